@@ -1,0 +1,59 @@
+"""Secrets that only their name gives away, in free text: `password: x`, `"api_key": "x"`, `HF_TOKEN=x`, `--api-key x`.
+
+The pattern finds *candidates* (a name that ends in a telling word, a separator, a value); `secret_names` decides. The
+name part starts only where no name character stands before it, so a long line is read once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from repro.redact.environment_names import is_secret_name
+from repro.redact.secret_names import is_placeholder, must_mask, words_of
+
+_NAME = (
+    r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z0-9_.-]*"
+    r"(?i:token|secrets?|passw(?:or)?d|passphrase|pwd|(?:api |access |secret |private )?key(?:_id)?|apikey|credentials?"
+    r"|authorization|cookie))"
+)
+_NO_SCHEME = r"(?!(?i:bearer|basic|digest|token)\b)"
+_SEPARATOR = r"(?P<separator>\\?[\"']?\s{0,4}(?:=>|[:=])\s{0,4})"
+_DOUBLE = r"\\?\"(?P<double>(?:[^\"\\\n]|\\.)*?)\\?\""
+_SINGLE = r"\\?'(?P<single>(?:[^'\\\n]|\\.)*?)\\?'"
+_LIST = r"\[(?P<list>[^\]\n]+)\]"
+_BARE = r"(?P<bare>(?![{\[(<*])[^\s\"'&]*[^\s\"'&,;)}\]\\])"
+_VALUE = rf"(?:{_DOUBLE}|{_SINGLE}|{_LIST}|{_BARE})"
+
+_ASSIGNMENT = re.compile(_NAME + _SEPARATOR + _NO_SCHEME + _VALUE)
+_FLAG = re.compile(
+    r"(?<![^\s\"'=`(])--?(?P<name>[A-Za-z0-9_.-]*(?i:token|secret|password|passwd|api[-_]?key|key))"
+    rf"[ \t]+(?!-)(?:{_DOUBLE}|{_SINGLE}|(?P<bare>[^\s\"'`]{{4,}}))"
+)
+_VALUE_GROUPS = ("double", "single", "list", "bare")
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if name.isupper() and is_secret_name(name):
+        return not is_placeholder(value)
+    return must_mask(name, value)
+
+
+def mask_assignments(text: str, mask: Callable[[str, str], str]) -> str:
+    """Replace each secret value with `mask(value, rule)`; the rule is the name in lower case."""
+
+    def replace(match: re.Match[str]) -> str:
+        groups = match.groupdict()
+        group = next((g for g in _VALUE_GROUPS if groups.get(g)), None)
+        if group is None or not _is_secret(groups["name"].lstrip("-."), groups[group]):
+            return match.group()
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        whole = match.group()
+        return whole[:start] + mask(groups[group], rule_of_name(groups["name"])) + whole[end:]
+
+    return _FLAG.sub(replace, _ASSIGNMENT.sub(replace, text))
+
+
+def rule_of_name(name: str) -> str:
+    """`--api-key` and `API_KEY` as the rule `api_key`; only the last three words, so that a rule stays short."""
+    return "_".join(words_of(name)[-3:]) or "secret"

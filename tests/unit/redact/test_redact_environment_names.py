@@ -1,0 +1,74 @@
+"""Which variables belong to a launch, which are secret, and what a scenario may hold of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from repro.redact.environment_names import is_launch_name, is_secret_name, split_environment
+from repro.redact.redactor import Redactor
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "VLLM_ENGINE_READY_TIMEOUT_S",
+        "VLLM_STREAM_TOKEN_THRESHOLD",
+        "NCCL_DEBUG",
+        "CUDA_VISIBLE_DEVICES",
+        "GLOO_SOCKET_IFNAME",
+        "HF_HUB_OFFLINE",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        "OMP_NUM_THREADS",
+        "LD_LIBRARY_PATH",
+        "TOKENIZERS_PARALLELISM",
+    ],
+)
+def test_a_launch_name_may_be_written(name: str) -> None:
+    assert is_launch_name(name)
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "VLLM_API_KEY",
+        "S3_ACCESS_KEY_ID",
+        "S3_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_ROLE_ARN",
+        "WANDB_API_KEY",
+        "OPENAI_API_KEY",
+        "DB_PASSWORD",
+        "CLIENT_SECRET",
+    ],
+)
+def test_a_secret_name_is_never_written(name: str) -> None:
+    assert is_secret_name(name)
+    assert not is_launch_name(name)
+
+
+def test_split_environment() -> None:
+    fixed, secrets = split_environment(
+        {
+            "VLLM_PORT": "1",
+            "OMP_NUM_THREADS": "1",
+            "HF_TOKEN": "abc",
+            "HOME": "/root",
+            "https_proxy": "http://me:pw@proxy:1",
+            "http_proxy": "http://proxy:1",
+        }
+    )
+    assert fixed == {"OMP_NUM_THREADS": "1", "VLLM_PORT": "1", "http_proxy": "http://proxy:1"}
+    assert secrets == ("HF_TOKEN", "https_proxy")
+
+
+def test_the_redactor_keeps_secret_names_with_a_mask_and_leaves_others_out() -> None:
+    environment = {"HF_TOKEN": "abc", "HOME": "/root", "VLLM_X": "a hf_aB3dE5gH7jK9mN1pQ3sT5", "HF_HOME": "/cache"}
+    assert Redactor().environment(environment) == {
+        "HF_HOME": "/cache",
+        "HF_TOKEN": "***masked:hf_token:1***",
+        "VLLM_X": "a ***masked:hf_token:2***",
+    }
