@@ -47,8 +47,13 @@ GUARDED = {
     "git": {"session", "snapshot"},
     "httpx": {"probe"},
     "pydantic": {"recipe"},
+    "pydantic_core": {"recipe"},
 }
 ONE_MODULE_ONLY = {"httpx"}
+# Rooms that only compute: everything from outside is given to them, so that the same answers always lead the same way.
+PURE = {"domain", "bisect", "redact"}
+IMPURE_MODULES = {"os", "time", "socket", "tempfile", "secrets", "uuid", "asyncio", "logging", "shutil"}
+IMPURE_CALLS = {"open", "print", "input"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 HEAVY = ("pydantic", "docker", "httpx", "git", "rich")
 
@@ -145,6 +150,20 @@ def wrong_doors(root: Path) -> list[str]:
     return wrong
 
 
+def impure(root: Path) -> list[str]:
+    wrong = []
+    for file in modules(root):
+        path = file.relative_to(root)
+        if room_of(path) not in PURE:
+            continue
+        wrong += [str(found) for found in imports_of(root, file) if found.target.split(".")[0] in IMPURE_MODULES]
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id=name)) if name in IMPURE_CALLS:
+                    wrong.append(f"{path}:{node.lineno} calls {name}")
+    return wrong
+
+
 def unknown_rooms(root: Path) -> list[str]:
     known = {*LAYERS, "simulator", ENTRY_POINT, *OPEN_TO_ALL}
     paths = [file.relative_to(root) for file in modules(root)]
@@ -168,6 +187,7 @@ def missing_docstrings(root: Path) -> list[str]:
 RULES = {
     "directions": wrong_directions,
     "doors": wrong_doors,
+    "purity": impure,
     "rooms": unknown_rooms,
     "names": vague_names,
     "docstrings": missing_docstrings,
@@ -205,6 +225,9 @@ PLANTED = [
     ("doors", "trial/guard.py", DOC + "import pynvml"),
     ("doors", "machine/history.py", DOC + "import git"),
     ("doors", "domain/launch.py", DOC + "from pydantic import BaseModel"),
+    ("purity", "bisect/search.py", DOC + "import time"),
+    ("purity", "domain/stage.py", DOC + "print('stage')"),
+    ("purity", "redact/mask.py", DOC + "def f(name):\n    return open(name)"),
     ("rooms", "plugins/extra.py", DOC),
     ("rooms", "tools.py", DOC),
     ("names", "runner/utils.py", DOC),
