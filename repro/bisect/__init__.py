@@ -1,0 +1,6 @@
+"""The search: which trial next, what its answers mean, when to stop. Pure: no clock, no file, no process, no printing."""
+
+from repro.bisect.plan import Plan, plan
+from repro.bisect.search import SearchOptions, search
+
+__all__ = ["Plan", "SearchOptions", "plan", "search"]
