@@ -67,7 +67,8 @@ def undeclared(folder: Path, dependencies: list[str]) -> dict[str, set[str]]:
     return {
         top: files
         for top, files in outside_imports(folder).items()
-        if normal(PARTS.get(top, top)) not in declared and not declared & {normal(name) for name in providers.get(top, ())}
+        if normal(PARTS.get(top, top)) not in declared
+        and not declared & {normal(name) for name in providers.get(top, ())}
     }
 
 
