@@ -1,0 +1,67 @@
+"""Where baselines and scenarios lie, and which baseline belongs to a model.
+
+A wheel carries them inside the package (`repro/data/…`), a checkout at its top; whoever has a file of their own gives
+its path.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+
+from repro.errors import UsageError
+from repro.recipe.load import load_recipe
+from repro.recipe.model import Recipe
+
+GENERIC = "generic"
+CPU_DEMO = "cpu-demo"
+
+
+def package_folder() -> Path:
+    """The folder of the installed package; both ways of installing put real files there."""
+    return Path(str(resources.files("repro")))
+
+
+def data_folder(kind: str, package: Path | None = None) -> Path:
+    """The folder of `baselines` or `scenarios`: in the wheel's package data, else at the top of the checkout."""
+    package = package or package_folder()
+    shipped = package / "data" / kind
+    return shipped if shipped.is_dir() else package.parent / kind
+
+
+def recipe_names(folder: Path | None = None) -> tuple[str, ...]:
+    """The names of all baselines that came with repro, sorted."""
+    return tuple(sorted(path.stem for path in (folder or data_folder("baselines")).glob("*.toml")))
+
+
+def find_recipe(name_or_path: str, folder: Path | None = None) -> Recipe:
+    """A baseline by its name, or by a path (anything with a slash or ending in .toml).
+
+    Raises UsageError for an unknown name and InvalidFile for a file that cannot be used.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return load_recipe(Path(name_or_path))
+    folder = folder or data_folder("baselines")
+    names = recipe_names(folder)
+    if name_or_path not in names:
+        near = get_close_matches(name_or_path, names, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"no recipe is called {name_or_path!r}",
+            f"{meant}There are: {', '.join(names) or 'none'}. A file of your own is given by its path.",
+        )
+    return load_recipe(folder / f"{name_or_path}.toml")
+
+
+def choose(model: str, folder: Path | None = None) -> str:
+    """The recipe's name for a model: the one whose pattern matches with the most written-out letters, else `generic`."""
+    folder = folder or data_folder("baselines")
+    best, letters = GENERIC, -1
+    for name in recipe_names(folder):
+        for pattern in load_recipe(folder / f"{name}.toml").models:
+            written = sum(character not in "*?" for character in pattern)
+            if fnmatchcase(model.rstrip("/"), pattern) and written > letters:
+                best, letters = name, written
+    return best

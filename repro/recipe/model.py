@@ -1,0 +1,154 @@
+"""The shape of a baseline file (a recipe), checked by pydantic where it enters the house.
+
+A recipe says what a known model needs to start at all. It never says what a good production command looks like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import date
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+FlagValue = bool | int | float | str | list[str]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors and `"8"` is not a number: a typing mistake must not silently change a search."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Required(Strict):
+    """What the minimal command holds besides the model and production's parallel layout."""
+
+    flags: dict[str, FlagValue] = Field(
+        default_factory=dict, description="Flags with the values that the model needs; true is a flag without a value."
+    )
+    as_production: list[str] = Field(
+        default_factory=list, description="Flags kept as production has them, absent where production has none."
+    )
+    environment: dict[str, str] = Field(default_factory=dict, description="Variables with the values the model needs.")
+    environment_as_production: list[str] = Field(
+        default_factory=list, description="Variables kept as production has them."
+    )
+
+
+class PrefixCachingDefault(Strict):
+    """What a vLLM of this version range does when the command says nothing. `vllm` is empty for every other version."""
+
+    vllm: str = Field("", description='A range such as "<0.28"; empty for all other versions.', pattern=r"^(|<\d[\d.]*)$")
+    default: Literal["on", "off"]
+
+
+class Gpus(Strict):
+    """One kind of GPU the model is known to run on, and how many of it hold the model."""
+
+    name: str
+    count_min: int = Field(ge=1)
+
+
+class Compatibility(Strict):
+    """What the machine must offer; an absent key is not asked for. `gpus` are alternatives."""
+
+    driver_min: str | None = None
+    cuda_min: str | None = None
+    vllm_min: str | None = None
+    gpus: list[Gpus] = Field(default_factory=list)
+
+
+class FixedRequest(Strict):
+    """The recipe's own request, for a run without production's."""
+
+    path: str = Field(pattern=r"^/")
+    body: dict[str, Any]
+
+
+class MinimalRequest(Strict):
+    """The minimal ends of the request variables."""
+
+    input_tokens: int = Field(128, ge=1)
+    max_tokens: int = Field(16, ge=1)
+    concurrency: int = Field(1, ge=1)
+
+
+class Origin(Strict):
+    """Where the recipe was read, and when: known facts grow old."""
+
+    source: str
+    commit: str | None = None
+    read: date
+
+
+class Recipe(Strict):
+    """One baseline file."""
+
+    # `schema` is the key in the file; pydantic keeps that name for itself.
+    document: Literal["repro/recipe"] = Field(alias="schema")
+    version: Literal[1]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    title: str
+    model: str | None = Field(None, description="The one model that this recipe is for.")
+    models: list[str] = Field(
+        default_factory=list, description="Globs over model names for which this recipe is chosen by itself."
+    )
+    image: str | None = None
+    fits_one_node: bool = Field(description="Whether the model fits the GPUs of one node, so that nodes can vary.")
+    required: Required = Field(default_factory=Required)
+    prefix_caching_default: list[PrefixCachingDefault] = Field(
+        default_factory=lambda: [PrefixCachingDefault(default="on")], min_length=1
+    )
+    minimal_request: MinimalRequest = Field(default_factory=MinimalRequest)
+    compatibility: Compatibility = Field(default_factory=Compatibility)
+    request: FixedRequest | None = None
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _flags_look_like_flags(self) -> Recipe:
+        for name in [*self.required.flags, *self.required.as_production]:
+            if not name.startswith("--"):
+                raise ValueError(f"{name!r} is no long flag; write it as --{name.lstrip('-')}")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits over what the recipe says; comments and layout do not count."""
+        return hashlib.sha256(self.model_dump_json(by_alias=True).encode()).hexdigest()[:12]
+
+    def caches_prefixes(self, vllm_version: str | None) -> bool:
+        """Whether this version caches prefixes when the command says nothing; without a version, the newest known."""
+        for rule in self.prefix_caching_default:
+            if rule.vllm and vllm_version is not None and _release(vllm_version) < _release(rule.vllm[1:]):
+                return rule.default == "on"
+        return next((r.default for r in self.prefix_caching_default if not r.vllm), "on") == "on"
+
+    @property
+    def minimal_argv(self) -> tuple[str, ...] | None:
+        """The command that the recipe's model needs at least; None for a recipe that is for any model."""
+        if self.model is None:
+            return None
+        argv = ["vllm", "serve", self.model]
+        for name, value in self.required.flags.items():
+            if value is False:
+                argv.append(f"--no-{name[2:]}")
+            elif value is True:
+                argv.append(name)
+            else:
+                argv += [name, *(value if isinstance(value, list) else [str(value)])]
+        return tuple(argv)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (0, 27, 1) for "0.27.1rc1.dev4", (0, 28) for "0.28.0"."""
+    numbers: list[int] = []
+    for part in version.lstrip("v").split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
