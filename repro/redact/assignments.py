@@ -25,6 +25,11 @@ _LIST = r"\[(?P<list>[^\]\n]+)\]"
 _BARE = r"(?P<bare>(?![{\[(<*])[^\s\"'&]*[^\s\"'&,;)}\]\\])"
 _VALUE = rf"(?:{_DOUBLE}|{_SINGLE}|{_LIST}|{_BARE})"
 
+# The end of a telling name with its separator, on lower-cased text: whether the costly search is worth while.
+_MAY_ASSIGN = re.compile(
+    r"(?:token|secret|secrets|word|passwd|passphrase|pwd|key|key_id|credential|credentials|authorization|cookie)"
+    r"\\?[\"']?\s{0,4}[:=]"
+)
 _ASSIGNMENT = re.compile(_NAME + _SEPARATOR + _NO_SCHEME + _VALUE)
 _FLAG = re.compile(
     r"(?<![^\s\"'=`(])--?(?P<name>[A-Za-z0-9_.-]*(?i:token|secret|password|passwd|api[-_]?key|key))"
@@ -51,7 +56,9 @@ def mask_assignments(text: str, mask: Callable[[str, str], str]) -> str:
         whole = match.group()
         return whole[:start] + mask(groups[group], rule_of_name(groups["name"])) + whole[end:]
 
-    return _FLAG.sub(replace, _ASSIGNMENT.sub(replace, text))
+    if _MAY_ASSIGN.search(text.lower()):
+        text = _ASSIGNMENT.sub(replace, text)
+    return _FLAG.sub(replace, text) if "-" in text else text
 
 
 def rule_of_name(name: str) -> str:

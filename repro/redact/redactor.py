@@ -141,8 +141,10 @@ class Redactor:
 
     def _pass(self, text: str) -> str:
         text = mask_assignments(text, self._mask_in_text)
+        lowered = text.lower()
         for shape in SHAPES:
-            text = self._shape(shape, text)
+            if shape.may_be_in(lowered):
+                text = self._shape(shape, text)
         parts = _KEEP_MASKS.split(text)
         return "".join(part if i % 2 else self._known.mask(part, self._mask_in_text) for i, part in enumerate(parts))
 
