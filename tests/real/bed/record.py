@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 import sysconfig
@@ -21,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tests.real.bed.cases import CASES, MODEL_LENGTH, Case
+from tests.real.bed.cases import API_PORT, CASES, MODEL_LENGTH, Case
 from tests.real.bed.damaged import DAMAGES, damaged
 from tests.real.bed.defects import plant
 from tests.real.bed.install import REPOSITORY, install, venv_path, vllm_program
@@ -29,7 +30,6 @@ from tests.real.bed.model import make_tiny
 from tests.real.bed.server import Server
 
 LOGS = REPOSITORY / "tests" / "unit" / "triage" / "logs"
-PORT = 8271
 LARGEST = 60_000
 QUICK = {
     "OMP_NUM_THREADS": "1",
@@ -95,13 +95,13 @@ AFTER: dict[str, Callable[[Server], None]] = {
 
 @contextlib.contextmanager
 def _held(port: int | None) -> Iterator[None]:
-    """Somebody else listens on a port meanwhile."""
+    """Somebody else listens on a port meanwhile. OSError when somebody does already."""
     if port is None:
         yield
         return
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", port or PORT))
+        holder.bind(("127.0.0.1", port))
         holder.listen()
         yield
 
@@ -141,7 +141,7 @@ def _common(case: Case) -> list[str]:
 
 def _command(case: Case, env: dict[str, str], argv: list[str]) -> str:
     settings = [f"{name}={value}" for name, value in env.items()]
-    return " ".join([*settings, *case.prefix, "vllm", *argv[len(case.prefix) + 1 :], "--port", str(PORT)])
+    return " ".join([*settings, *case.prefix, "vllm", *argv[len(case.prefix) + 1 :], "--port", str(API_PORT)])
 
 
 def _ended(case: Case, server: Server) -> int | None:
@@ -169,7 +169,7 @@ def record(case: Case, tiny: Path) -> dict[str, object]:
         env = {name: value for name, value in env.items() if value}
         argv = [*case.prefix, str(vllm_program()), "serve", _model(case, tiny, scratch), *_common(case), *case.args]
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        with _held(case.listen), Server(argv, {**inherited, **env}, scratch / "log", PORT, scratch) as server:
+        with _held(case.listen), Server(argv, {**inherited, **env}, scratch / "log", API_PORT, scratch) as server:
             code = _ended(case, server)
             log = neutral(server.text(), scratch, tiny)
         _expect(len(log.encode()) <= LARGEST, f"the log has {len(log.encode())} bytes")
@@ -193,6 +193,10 @@ def record(case: Case, tiny: Path) -> dict[str, object]:
 
 
 def main(wanted: list[str]) -> int:
+    # A plain end would leave the server behind; this one goes through its `with`.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with _held(API_PORT):
+        pass  # an OSError here: another recorder, or someone else's server, is on the port
     install()
     tiny = make_tiny()
     LOGS.mkdir(parents=True, exist_ok=True)

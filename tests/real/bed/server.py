@@ -50,9 +50,10 @@ class Server:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, port: int, cwd: Path) -> None:
         self.log = log
         self.port = port
+        self.argv = [*argv, "--port", str(port)]
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [*argv, "--port", str(port)],
+                self.argv,
                 env=dict(env),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,

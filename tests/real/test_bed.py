@@ -1,0 +1,66 @@
+"""The bed itself: a healthy start, a planted threshold without a flag, and launches that are counted. One launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.real.bed import install
+from tests.real.bed.damaged import DAMAGES, damaged
+from tests.real.bed.defects import Defect
+from tests.real.bed.launches import Ledger
+from tests.real.bed.server import Server
+
+THRESHOLD = 300
+
+
+def test_a_second_installation_does_nothing(ledger: Ledger, capfd: pytest.CaptureFixture[str]) -> None:
+    program = install.install()
+    assert program.exists()
+    assert "nothing to do" in capfd.readouterr().out
+
+
+def test_an_unfinished_installation_is_not_taken_for_one(tmp_path: Path) -> None:
+    assert not install.is_installed(tmp_path)
+    (tmp_path / install.STAMP).write_text('{"wanted": "another recipe"}')
+    assert not install.is_installed(tmp_path)
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGES))
+def test_every_damage_changes_the_model(tiny_model: Path, tmp_path: Path, damage: str) -> None:
+    def seen(model: Path) -> dict[str, object]:
+        return {path.name: (path.lstat().st_mode, path.is_file() and path.read_bytes()) for path in model.iterdir()}
+
+    copy = damaged(damage, tiny_model, tmp_path)
+    assert seen(copy) != seen(tiny_model)
+
+
+def test_a_planted_threshold_holds_to_the_token_and_needs_no_flag(
+    start_server: Callable[..., Server], planted: Callable[..., dict[str, str]], ledger: Ledger, tiny_model: Path
+) -> None:
+    before = ledger.count
+    defect = Defect(
+        f"prompt_tokens >= {THRESHOLD} and prefix_caching and max_model_len == 1024 and not env.get('NO_DEFECT')",
+        message="prompt of {prompt_tokens} tokens is outside the table",
+    )
+    server = start_server(env=planted(defect))
+    server.wait_ready()
+
+    chat = {"model": server.model(), "max_tokens": 8, "messages": [{"role": "user", "content": "How is the weather?"}]}
+    answer = server.request("/v1/chat/completions", chat)
+    assert answer.status == 200
+    assert answer.body["choices"][0]["message"]["content"].strip()
+    assert "--logits-processors" not in server.text()
+
+    below = server.complete(THRESHOLD - 1)
+    assert below.status == 200
+    assert below.body["usage"]["prompt_tokens"] == THRESHOLD - 1
+
+    assert server.complete(THRESHOLD).status == 500
+    assert server.wait_end(30) == 0, "a server whose engine died closes itself, with exit code 0"
+    assert "RuntimeError: prompt of 300 tokens is outside the table" in server.text()
+    assert ledger.lines()[before:] == [f"{server.process.pid} {' '.join(server.argv[1:])}"]
+    server.stop()
+    assert list(server.members()) == []
