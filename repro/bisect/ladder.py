@@ -16,9 +16,7 @@ class SceneMoved(Exception):
     """A stable baseline no longer passes: nothing found after this would mean anything."""
 
 
-def climb(
-    state: State, variables: Iterable[Variable], purpose: Purpose
-) -> Generator[Ask, Reply, Configuration | None]:
+def climb(state: State, variables: Iterable[Variable], purpose: Purpose) -> Generator[Ask, Reply, Configuration | None]:
     """Adds `variables` one by one; returns the first configuration that shows the target, or None.
 
     Raises `SceneMoved` when the baseline fails after a foreign error.

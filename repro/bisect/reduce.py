@@ -21,6 +21,7 @@ def below(state: State, failing: Configuration, culprit: Variable) -> Generator[
     parent = state.ledger.first_id[state.minimal]
     answer = yield from state.ledger.consider(alone, parent, Purpose.REDUCE, f"{culprit.name} alone on the minimal end")
     if shows(answer.outcome, state.target):
+        state.failing = alone
         return alone
     others = [v for v in state.raised(failing) if v != culprit]
     found = yield from _without(state, failing, reversed(others))
@@ -44,5 +45,5 @@ def _without(
         parent = state.ledger.first_id[failing]
         answer = yield from state.ledger.consider(smaller, parent, Purpose.REDUCE, f"without {variable.name}")
         if shows(answer.outcome, state.target):
-            failing = smaller
+            state.failing = failing = smaller
     return failing

@@ -111,8 +111,10 @@ def _first_failing(state: State) -> Generator[Ask, Reply, Configuration]:
         again = tuple(v for v in state.variables if v.name in state.set_aside)
         failing = yield from climb(state, again, Purpose.SET_ASIDE_AGAIN)
     if failing is None:
+        state.failing = state.production
         reduced = yield from above(state)
         return reduced
+    state.failing = failing
     (culprit,) = failing.changed_from(state.baseline)
     reduced = yield from below(state, failing, state.named(culprit))
     return reduced
@@ -177,8 +179,6 @@ def _unresolved(answers: Iterable[Answer]) -> str:
 
 
 def _result(state: State, kind: ResultKind, note: str) -> SearchResult:
-    untried = tuple(v.name for v in state.variables if v.name not in state.tried and v.name not in state.set_aside)
-    narrowing = tuple(m.variable for m in state.finding.members) if state.finding else ()
     return SearchResult(
         kind=kind,
         target=tuple(sorted(state.target, key=str)),
@@ -186,6 +186,5 @@ def _result(state: State, kind: ResultKind, note: str) -> SearchResult:
         set_aside=tuple(state.set_aside.values()),
         stable=state.tags(),
         note=note,
-        still_possible=() if kind is not ResultKind.INCONCLUSIVE else (narrowing or (*untried, *state.set_aside)),
+        still_possible=state.still_possible() if kind is ResultKind.INCONCLUSIVE else (),
     )
-

@@ -45,7 +45,7 @@ def probe(low: int, high: int, precision: float, ratio: int) -> int | None:
         return low + _linear_step(high - low, ratio)
     floor = max(low, 1)
     n = min(MOST_CELLS, max(2, math.ceil(math.log(high / floor) / math.log1p(coarse) - 1e-9)))
-    value = round(floor * (high / floor) ** (_best_split(n, ratio) / n))
+    value: int = round(floor * (high / floor) ** (_best_split(n, ratio) / n))
     return min(max(value, low + 1), high - 1)
 
 
@@ -74,9 +74,7 @@ def _worst_between(low: int, high: int, precision: float, ratio: int) -> tuple[i
     value = probe(low, high, precision, ratio)
     if value is None:
         return (0, 0)
-    return _one_more(
-        _worst_between(low, value, precision, ratio), _worst_between(value, high, precision, ratio)
-    )
+    return _one_more(_worst_between(low, value, precision, ratio), _worst_between(value, high, precision, ratio))
 
 
 @lru_cache(maxsize=65536)

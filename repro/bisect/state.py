@@ -14,7 +14,8 @@ from repro.domain.variable import Configuration, Variable, minimal_configuration
 class State:
     """`baseline` is S of the rule: the last stable configuration, from which every next trial is derived.
 
-    `tried` are the variables that have had their turn, whatever came of it.
+    `tried` are the variables that have had their turn, whatever came of it. `failing` is the smallest configuration
+    known to show the target once the ladder is over.
     """
 
     variables: tuple[Variable, ...]
@@ -24,6 +25,7 @@ class State:
     stable: list[Configuration] = field(default_factory=list)
     set_aside: dict[str, SetAside] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
+    failing: Configuration | None = None
     finding: Finding | None = None
 
     @property
@@ -44,6 +46,13 @@ class State:
     def raised(self, configuration: Configuration) -> tuple[Variable, ...]:
         """Variables that are not at their minimal value there, in trial order."""
         return tuple(v for v in self.variables if configuration[v.name] != v.minimal)
+
+    def still_possible(self) -> tuple[str, ...]:
+        """Variables that may still belong to the cause; while the ladder stands, at least one of them does."""
+        if self.failing is not None:
+            return tuple(v.name for v in self.raised(self.failing))
+        untried = (v.name for v in self.variables if v.name not in self.tried)
+        return tuple(dict.fromkeys((*untried, *self.set_aside)))
 
     def tags(self) -> tuple[tuple[str, str], ...]:
         """(`stable/N`, id of the first trial of that configuration)."""

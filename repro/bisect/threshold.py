@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from repro.domain.variable import Configuration, Kind, Variable
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What stays fixed while one member's threshold is narrowed: `failing` shows the target, with `variable` at production."""
+    """What stays fixed while one threshold is narrowed: `failing` shows the target, with `variable` at production."""
 
     ledger: Ledger
     target: frozenset[Signature]
@@ -121,4 +122,4 @@ def _sample(task: Narrowing, left: int, right: int) -> int | None:
         return levels[len(levels) // 2] if levels else None
     if narrow_enough(left, right, task.precision):
         return None
-    return min(max(round((max(left, 1) * right) ** 0.5), left + 1), right - 1)
+    return min(max(round(math.sqrt(max(left, 1) * right)), left + 1), right - 1)

@@ -1,4 +1,4 @@
-"""How one trial ended: a closed sum type. `Unresolved` says nothing about the configuration and is never good or bad."""
+"""How one trial ended: a closed sum type. `Unresolved` says nothing about the configuration: neither good nor bad."""
 
 from __future__ import annotations
 

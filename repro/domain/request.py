@@ -60,8 +60,8 @@ class RequestShape:
     """What the request variables ask for, before the server's tokenizer has been asked.
 
     `base` is production's own request; None means seeded text without repeats, sent to `path`. `input_tokens` is the
-    length of the prompt as the server counts it, chat frame included; None leaves the base prompt whole. `tools_json` is
-    the JSON array of tool definitions. Concurrent requests differ in their tail unless `shared_prefix`.
+    length of the prompt as the server counts it, chat frame included; None leaves the base prompt whole. `tools_json`
+    is the JSON array of tool definitions. Concurrent requests differ in their tail unless `shared_prefix`.
     """
 
     base: Request | None = None

@@ -1,7 +1,7 @@
 """Trials and answers: the contract between a search and whoever carries it out.
 
-A search is a generator: it yields an `Ask`, is sent a `Reply` and in the end returns its result. It never sees a clock, a
-server or a file; so the driver, the resume, the tests and the benchmark can all feed the same one.
+A search is a generator: it yields an `Ask`, is sent a `Reply` and in the end returns its result. It never sees a clock,
+a server or a file; so the driver, the resume, the tests and the benchmark can all feed the same one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from repro.domain.variable import Configuration
 
 
 class Fresh(str, Enum):
-    """Whether a trial needs a server that has served nothing before. The need is the search's, the waiting the driver's."""
+    """Whether a trial needs a server that has served nothing before. The need is the search's, waiting the driver's."""
 
     REQUIRED = "required"
     ANY = "any"
@@ -48,9 +48,9 @@ class Purpose(str, Enum):
 class Trial:
     """One configuration tried once.
 
-    `parent` is the id of the trial whose configuration this one was derived from (None for the first). The request set
-    is sent `rounds` times and the trial passes when at most `allowed` requests miss their expectation. With `stop_after`
-    the launch ends, passed, as soon as that stage is proven done.
+    `parent` is the id of the trial whose configuration this one was derived from (None for the two ends). The request
+    set is sent `rounds` times and the trial passes when at most `allowed` requests miss their expectation. With
+    `stop_after` the launch ends, passed, as soon as that stage is proven done.
     """
 
     configuration: Configuration

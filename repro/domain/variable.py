@@ -30,8 +30,8 @@ class Kind(str, Enum):
 class Variable:
     """One difference between minimal and production.
 
-    `parts` are the flags and `env:NAME`s that move together (a parser with its auto-choice flag); a variable of one part
-    is named after it. `ordinal` variables hold integers with minimal < production and have a threshold; `levels`, if
+    `parts` are the flags and `env:NAME`s that move together (a parser with its auto-choice flag); a variable of one
+    part is named after it. `ordinal` variables hold integers with minimal < production and have a threshold; `levels`, if
     given, are the only values that may be tried between the two.
     """
 
