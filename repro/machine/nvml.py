@@ -1,0 +1,33 @@
+"""The handle on NVIDIA's management library: opened for one reading, closed after it.
+
+The library object is returned as it is (the `nvml*` functions of the `pynvml` module), so that a test can give its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class NvmlUnavailable(Exception):
+    """There is no usable NVIDIA driver here; the text says why."""
+
+
+@contextmanager
+def nvml(library: Any = None) -> Iterator[Any]:
+    """The initialised library. Raises NvmlUnavailable where the binding, the library or the driver is missing."""
+    if library is None:
+        try:
+            import pynvml
+        except ImportError as error:
+            raise NvmlUnavailable(f"the NVML binding is not installed ({error})") from error
+        library = pynvml
+    try:
+        library.nvmlInit()
+    except Exception as error:  # the binding's own error types differ between its versions
+        raise NvmlUnavailable(f"NVML: {error}") from error
+    try:
+        yield library
+    finally:
+        library.nvmlShutdown()

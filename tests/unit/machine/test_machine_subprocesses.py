@@ -1,0 +1,82 @@
+"""A program runs to its end or is killed with all it started; what it printed is never lost."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from repro.errors import MissingProgram
+from repro.machine.subprocesses import run
+
+PYTHON = sys.executable
+
+
+def test_output_code_input_environment_and_folder(tmp_path: Path) -> None:
+    code = "import os,sys; print(sys.stdin.read(), os.environ['A'], os.getcwd()); sys.stderr.write('err'); sys.exit(3)"
+    done = run([PYTHON, "-c", code], 30, env={"A": "b"}, cwd=tmp_path, input="in")
+    assert done.code == 3
+    assert not done.succeeded
+    assert not done.timed_out
+    assert done.stdout == f"in b {tmp_path.resolve()}\n"
+    assert done.stderr == "err"
+
+
+def test_arguments_never_meet_a_shell() -> None:
+    assert run([PYTHON, "-c", "import sys; print(sys.argv[1])", "$(id); `id` > x"], 30).stdout == "$(id); `id` > x\n"
+
+
+def test_a_timeout_keeps_the_output_and_kills_the_whole_group() -> None:
+    child = "import time; time.sleep(300)"
+    code = (
+        "import subprocess,sys,time\n"
+        f"p = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "print(p.pid, flush=True); sys.stderr.write('half\\n'); sys.stderr.flush(); time.sleep(300)"
+    )
+    done = run([PYTHON, "-c", code], 1.5)
+    assert done.timed_out
+    assert done.code is None
+    assert done.stderr == "half\n"
+    assert not _runs(int(done.stdout))
+
+
+def test_a_helper_that_left_the_group_does_not_hold_the_caller() -> None:
+    child = "import time; time.sleep(300)"
+    code = (
+        "import subprocess,sys,time\n"
+        f"p = subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\n"
+        "print(p.pid, flush=True); time.sleep(300)"
+    )
+    done = run([PYTHON, "-c", code], 1.5)
+    escaped = int(done.stdout)
+    try:
+        assert done.timed_out
+        assert done.seconds < 30
+    finally:
+        psutil.Process(escaped).kill()
+
+
+def test_a_signal_shows_as_a_negative_code() -> None:
+    assert run([PYTHON, "-c", "import os; os.kill(os.getpid(), 9)"], 30).code == -9
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(MissingProgram, match="no-such-program-at-all"):
+        run(["no-such-program-at-all", "x"], 5)
+
+
+def test_a_file_that_is_not_executable_is_named(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("echo")
+    with pytest.raises(MissingProgram, match="script"):
+        run([str(tmp_path / "script")], 5)
+
+
+def test_a_missing_folder_is_not_a_missing_program(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        run([PYTHON, "-c", ""], 5, cwd=tmp_path / "absent")
+
+
+def _runs(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
