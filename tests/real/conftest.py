@@ -27,11 +27,6 @@ Planted = Callable[..., dict[str, str]]
 StartServer = Callable[..., Server]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "real: needs the real vLLM for CPU (make test-real)")
-    config.addinivalue_line("markers", "real_full: one of the many launches that only make test-real-full pays for")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything in this folder is real, and slower than the limit that other tests have."""
     for item in items:
@@ -104,7 +99,7 @@ def server_environment(tmp_path: Path) -> dict[str, str]:
     `VLLM_ENABLE_V1_MULTIPROCESSING=0` saves a process and 10 s; a test of workers overrides it.
     """
     cache = REPOSITORY / ".real" / "cache"
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "REPRO_REAL_VENV") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     return {
         **kept,
         "HOME": str(tmp_path),

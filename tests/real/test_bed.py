@@ -1,7 +1,8 @@
-"""The bed itself: a healthy start, a planted threshold without a flag, and launches that are counted. One launch."""
+"""The bed itself: a healthy start, planted defects without a flag, launches that are counted. One launch, or two."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,3 +65,30 @@ def test_a_planted_threshold_holds_to_the_token_and_needs_no_flag(
     assert ledger.lines()[before:] == [f"{server.process.pid} {' '.join(server.argv[1:])}"]
     server.stop()
     assert list(server.members()) == []
+
+
+@pytest.mark.real_full
+def test_a_defect_may_garble_delay_or_strike_by_chance(
+    start_server: Callable[..., Server], planted: Callable[..., dict[str, str]]
+) -> None:
+    """One server with three defects, told apart by a request's output limit."""
+    end_of_turn, requests = 2, 40
+    server = start_server(
+        env=planted(
+            Defect("max_tokens == 5", do="token", token=end_of_turn),
+            Defect("max_tokens == 6", do="sleep", seconds=0.3),
+            Defect("max_tokens == 7 and argv[1] == 'serve'", do="token", token=end_of_turn, probability=0.3, seed=1),
+        )
+    )
+    server.wait_ready()
+
+    def generated(max_tokens: int) -> int:
+        return int(server.complete(20, max_tokens).body["usage"]["completion_tokens"])
+
+    assert generated(4) == 4
+    assert generated(5) == 1
+    began = time.monotonic()
+    assert generated(6) == 6
+    assert time.monotonic() - began >= 6 * 0.3
+    struck = [generated(7) < 7 for _ in range(requests)]
+    assert 0 < sum(struck) < requests, "drawn once a request, neither always nor never"

@@ -8,8 +8,9 @@ defect belongs to the installation, which is what users have.
 
 `when` is an expression over: prompt_tokens, output_tokens (so far), max_tokens, temperature of each running request;
 batch (running requests), served_requests (begun since the start); prefix_caching and any argument of the engine by its
-name (kv_cache_dtype, max_num_seqs, max_num_batched_tokens, block_size, max_model_len, tensor_parallel_size, ...); and
-`env`, the server's environment (`env.get("NAME") == "1"`). At the start only arguments and `env` are known.
+name (kv_cache_dtype, max_num_seqs, max_num_batched_tokens, block_size, max_model_len, tensor_parallel_size, ...);
+`env`, the server's environment (`env.get("NAME") == "1"`), and `argv`, its command, for flags that the engine never
+sees. At the start only arguments, `env` and `argv` are known.
 """
 
 from __future__ import annotations

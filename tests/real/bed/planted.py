@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Facts(dict):  # type: ignore[type-arg]  # also read by Pythons that cannot
     """The names of a condition: what was given first, then any argument of the engine by its name."""
 
     def __init__(self, config: Any, **given: Any) -> None:
-        super().__init__(given, env=dict(os.environ))
+        super().__init__(given, env=os.environ, argv=sys.argv)
         self.config = config
 
     def __missing__(self, name: str) -> Any:
@@ -119,7 +120,7 @@ class PlantedDefect(LogitsProcessor):  # type: ignore[misc]
 
     def _holds(self, defect: dict[str, Any], facts: Facts) -> bool:
         # The text comes from the test that planted it; a mapping for the locals is what makes Facts answer.
-        return bool(eval(defect["when"], {"__builtins__": {}}, facts))  # noqa: S307
+        return bool(eval(defect["when"], {}, facts))  # noqa: S307
 
     def _drawn(self, number: int, request: Request | None = None) -> bool:
         """Whether chance lets this defect act; drawn once a request, so that the rate is one per request."""
