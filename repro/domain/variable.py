@@ -31,8 +31,8 @@ class Variable:
     """One difference between minimal and production.
 
     `parts` are the flags and `env:NAME`s that move together (a parser with its auto-choice flag); a variable of one
-    part is named after it. `ordinal` variables hold integers with minimal < production and have a threshold; `levels`, if
-    given, are the only values that may be tried between the two.
+    part is named after it. `ordinal` variables hold integers with minimal < production and have a threshold; `levels`,
+    if given, are the only values that may be tried between the two.
     """
 
     name: str

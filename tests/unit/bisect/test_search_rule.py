@@ -17,6 +17,7 @@ from repro.domain.trial import Answer, Ask, Cost, Fresh, Purpose, Reply, ServerF
 from repro.domain.variable import Configuration, Kind, Value, Variable, minimal_configuration, production_configuration
 
 TARGET = Failure(Stage.SERVING, Family.ILLEGAL_MEMORY_ACCESS)
+DEFAULT = SearchOptions()
 FOREIGN = Failure(Stage.ENGINE_INIT, Family.KERNEL_COMPILE)
 
 
@@ -83,11 +84,11 @@ class World:
             server=ServerFacts("s", str(launch), before, alive),
         )
 
-    def run(self, options: SearchOptions = SearchOptions()) -> SearchResult:
+    def run(self, options: SearchOptions = DEFAULT) -> SearchResult:
         return drive(self, options)
 
 
-def drive(world: World, options: SearchOptions = SearchOptions(), stop_after: int | None = None) -> SearchResult:
+def drive(world: World, options: SearchOptions = DEFAULT, stop_after: int | None = None) -> SearchResult:
     running = search(world.variables, options)
     reply: Reply
     try:
@@ -268,7 +269,7 @@ def test_the_foreign_error_is_set_aside_and_the_baseline_is_tried_again() -> Non
 
 
 def test_a_set_aside_variable_that_is_the_culprits_partner_is_found_from_above() -> None:
-    """--flag-0 fails otherwise unless --flag-2 is there, and the target needs --flag-0: only its second turn shows it."""
+    """--flag-0 fails otherwise unless --flag-2 is there, and the target needs it: only its second turn shows that."""
     variables = (*flags(3),)
     causes = (Cause(FOREIGN, (("--flag-0", "on"),), unless="--flag-2"), Cause(TARGET, (("--flag-0", "on"),)))
     world = World(variables, causes)
