@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+SOURCES := repro tests tools
 # Test processes side by side; 0 runs everything in one process, which a debugger needs.
 JOBS ?= auto
 # Tests of one file stay in one process, so that a server or a wheel made once for a file is made once.
@@ -47,8 +48,8 @@ test-py-%:
 	fi
 
 lint: $(STAMP) ## ruff and mypy, as CI runs them
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check $(SOURCES)
+	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/mypy
 
 # Exit code 5 is pytest's "nothing collected".
@@ -59,7 +60,7 @@ bench: $(STAMP) ## ratios of this tool against simpler searches
 wheelhouse: check-python ## one tar that installs on a node without internet and with the same Python
 	$(PYTHON) tools/wheelhouse.py
 
-clean: ## remove environments, builds and caches; the installed real vLLM (.real) and sessions (.repro) stay
+clean: ## remove environments, builds and caches; the real vLLM (.venv-vllm) and sessions (.repro) stay
 	rm -rf $(VENV) .venv-py* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find repro tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -145,8 +145,9 @@ def wrong_doors(root: Path) -> list[str]:
                 if room_of(found.path) not in GUARDED[top]:
                     wrong.append(f"{found} (only {', '.join(sorted(GUARDED[top]))} may)")
     for top in ONE_MODULE_ONLY:
-        if len(seen.get(top, ())) > 1:
-            wrong.append(f"{top} belongs in one module, not in {', '.join(map(str, sorted(seen[top])))}")
+        importers = sorted(map(str, seen.get(top, ())))
+        if len(importers) > 1:
+            wrong.append(f"{top} belongs in one module, not in {', '.join(importers)}")
     return wrong
 
 
@@ -198,6 +199,14 @@ RULES = {
 def test_the_house_keeps_its_rules(rule: str) -> None:
     assert len(modules(REPO)) > 10, "the rules were checked on next to nothing"
     assert RULES[rule](REPO) == []
+
+
+@pytest.mark.parametrize("name", sorted(ONE_MODULE_ONLY))
+def test_a_library_that_may_be_replaced_has_one_door(name: str) -> None:
+    importers = {
+        found.path for file in modules(REPO) for found in imports_of(REPO, file) if found.target.split(".")[0] == name
+    }
+    assert len(importers) == 1
 
 
 DOC = '"""A module."""\n'
