@@ -1,0 +1,127 @@
+"""The arguments that vLLM writes into its log -> Command: how a wrapper script is resolved after the fact.
+
+vLLM 0.8 and newer write `non-default args: {...}`, older ones `args: Namespace(...)` with every default in it. Both
+are Python text, but objects in them ("CompilationConfig(level=3)") are not literals, so each value is read by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+
+from repro.domain.command.command import Command
+from repro.domain.command.flag import Flag, FlagValue, make_flag
+from repro.domain.command.flag_names import canonical, read_name
+from repro.domain.command.flag_spec import FlagKind
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_NON_DEFAULT = re.compile(r"non-default args:\s*\{(.*)\}", re.DOTALL)
+_NAMESPACE = re.compile(r"args:\s*Namespace\((.*)\)", re.DOTALL)
+_NO_FLAG = frozenset("model model_tag subparser dispatch_function config cmd func".split())
+_ENUM = re.compile(r"<[\w.]+: '?([^'>]*)'?>|[A-Z]\w*\.(\w+)")
+_API_SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+
+
+def parse_non_default_args(line: str) -> Command | None:
+    """The command that a log line tells of, None when the line holds no arguments.
+
+    Values that the line does not give back (masked secrets, objects) are left out and named in `Command.unread`. The
+    program is `vllm serve` where the line has a model_tag, the API server's module otherwise.
+    """
+    text = _ANSI.sub("", line).strip()
+    non_default, namespace = _NON_DEFAULT.search(text), _NAMESPACE.search(text)
+    if non_default:
+        items = list(_items(non_default[1], ":"))
+    elif namespace:
+        items = list(_items(namespace[1], "="))
+    else:
+        return None
+    found = {_key(key): value for key, value in items}
+    serves = "model_tag" in found
+    flags: list[Flag] = []
+    unread: list[str] = []
+    for key, raw in found.items():
+        if key not in _NO_FLAG:
+            _read(key, raw, flags, unread)
+    model = next((str(v) for k in ("model_tag", "model") if (v := _literal(found.get(k, "None"))) is not None), None)
+    if not serves and model is not None:
+        flags.insert(0, make_flag("--model", model))
+    return Command(
+        program=("vllm", "serve") if serves else _API_SERVER,
+        model=model,
+        flags=tuple(flags),
+        model_position=0 if serves and model is not None else None,
+        unread=tuple(unread),
+    )
+
+
+def _read(key: str, raw: str, flags: list[Flag], unread: list[str]) -> None:
+    name = canonical(key)
+    spec = read_name(name).spec
+    value = _literal(raw)
+    if value is None and raw.strip() == "None":
+        return
+    if value is None or "<redacted>" in raw or (spec is not None and spec.secret and "***" in raw):
+        unread.append(name)
+        return
+    fitting = _fitting(value, spec.kind if spec is not None else None)
+    if fitting is not None:
+        values = fitting if isinstance(fitting, tuple) and spec and spec.kind is FlagKind.REPEATED else (fitting,)
+        flags += [make_flag(name, each) for each in values]
+
+
+def _fitting(value: object, kind: FlagKind | None) -> FlagValue:
+    """A Python value as a flag's value; None where the flag need not be written."""
+    if isinstance(value, bool):
+        return value if value or kind is FlagKind.BOOLEAN else None
+    if isinstance(value, list | tuple | set) and kind is not FlagKind.JSON:
+        return tuple(v if isinstance(v, str) else json.dumps(v) for v in value) or None
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str) if value else None
+    return str(value)
+
+
+def _literal(raw: str) -> object:
+    """A Python literal, JSON or an enum member's name; None for anything else (and for None itself)."""
+    raw = raw.strip()
+    try:
+        value: object = ast.literal_eval(raw)
+        return value
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        pass
+    try:
+        whole: object = json.loads(raw)
+        return whole
+    except ValueError:
+        member = _ENUM.fullmatch(raw)
+        return (member[1] or member[2]) if member else None
+
+
+def _key(text: str) -> str:
+    return text.strip().strip("'\"")
+
+
+def _items(text: str, between: str) -> Iterator[tuple[str, str]]:
+    """Split "a=1, b=[2, 3]" (or "'a': 1, …") at the commas and separators that stand outside brackets and quotes."""
+    depth, quote, begin, key = 0, "", 0, ""
+    skip = False
+    for at, char in enumerate(text + ","):
+        if skip or (quote and char not in (quote, "\\")):
+            skip = False
+        elif quote:
+            skip = char == "\\"
+            quote = quote if skip else ""
+        elif char in "'\"":
+            quote = char
+        elif char in "([{<":
+            depth += 1
+        elif char in ")]}>":
+            depth -= 1
+        elif depth == 0 and char == between and not key:
+            key, begin = text[begin:at], at + 1
+        elif depth == 0 and char == ",":
+            if key:
+                yield key, text[begin:at]
+            key, begin = "", at + 1
