@@ -109,7 +109,8 @@ CHECKS: dict[str, Callable[[Path], list[str]]] = {
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_house_keeps_its_habits(check: str) -> None:
-    assert CHECKS[check](REPO) == []
+    problems = CHECKS[check](REPO)
+    assert not problems, "\n".join(problems)
 
 
 BODY = "    x = 1\n"
