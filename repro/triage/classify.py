@@ -1,0 +1,114 @@
+"""From an abnormal line to stage and family: its words first, then the part of vLLM that raised it, then the moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from repro.domain.failure import Family
+from repro.domain.stage import Stage
+from repro.triage.evidence import Piece
+from repro.triage.tables import AREA, PROGRESS, Area, Pattern, PatternTable
+
+ENGINE_PROCESSES = ("EngineCore", "Worker", "VllmWorker", "RayWorker", "rank")
+_MAX_WORDS = 8000
+_NOT_A_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit", "StopIteration"})
+_BROKEN_PIPES = frozenset(
+    {"BrokenPipeError", "ConnectionResetError", "EOFError", "ContextTerminated", "ActorDiedError", "WorkerCrashedError"}
+)
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What a piece says. `weight`: 3 a cause, 2 one that yields to any cause, 1 an error line nobody knows, 0 nothing."""
+
+    stage: Stage
+    family: Family
+    weight: int
+    known: bool
+
+
+def find_pattern(table: PatternTable, piece: Piece, hints: bool = False) -> Pattern | None:
+    """The first row that fits the words, the frames and the logging place of a piece."""
+    words = piece.text[:_MAX_WORDS]
+    frames = "\n".join(piece.frames)
+    for row in table.patterns:
+        if (
+            (row.kind == "hint") == hints
+            and row.fits(words)
+            and (row.frames is None or row.frames.search(frames))
+            and (row.source is None or row.source.search(piece.source.source or ""))
+        ):
+            return row
+    return None
+
+
+def find_area(table: PatternTable, piece: Piece) -> Area | None:
+    """The part of vLLM (or of a library under it) that raised, the innermost frame that says something."""
+    if piece.raised is None:
+        return None
+    name = piece.raised.type.rpartition(".")[2]
+    for frame in reversed(piece.frames):
+        for row in table.areas:
+            if (not row.exceptions or name in row.exceptions) and row.fits(frame):
+                return row
+    return None
+
+
+def rule(table: PatternTable, piece: Piece, links: tuple[Piece, ...] = ()) -> Ruling:
+    """Stage and family of `piece`; `links` are the exceptions raised from it, which may say more."""
+    if piece.raised is not None and piece.raised.type.rpartition(".")[2] in _NOT_A_FAULT:
+        return Ruling(_moment(piece), Family.OTHER, 0, False)
+    for link in (piece, *links):
+        pattern = link.pattern or find_pattern(table, link)
+        if pattern is not None:
+            return _by_pattern(table, piece, link, pattern)
+    for link in (piece, *links):
+        area = find_area(table, link)
+        if area is not None:
+            stage = _moment(piece) if area.stage == PROGRESS else Stage(area.stage)
+            return Ruling(Stage.SERVING if piece.serving else stage, area.family, 3, False)
+    if piece.raised is None:
+        return Ruling(_moment(piece), Family.OTHER, 1, False)
+    if piece.raised.type.rpartition(".")[2] in _BROKEN_PIPES:
+        return Ruling(_moment(piece), Family.ENGINE_DEAD, 2, False)
+    return Ruling(_moment(piece), _by_type(piece.raised.type), 3, False)
+
+
+def _by_pattern(table: PatternTable, piece: Piece, link: Piece, pattern: Pattern) -> Ruling:
+    weight = 2 if pattern.kind == "weak" else 3
+    family = pattern.family
+    if piece.serving and not pattern.fixed:
+        if weight == 2 and family is Family.OOM_HOST:
+            family = Family.ENGINE_DEAD  # signal 9 while serving: nothing points at memory (RULES F2)
+        return Ruling(Stage.SERVING, family, weight, True)
+    if pattern.stage == AREA:
+        area = find_area(table, link)
+        stage = _moment(piece) if area is None or area.stage == PROGRESS else Stage(area.stage)
+    elif pattern.stage == PROGRESS:
+        stage = _moment(piece)
+    else:
+        stage = Stage(pattern.stage)
+    return Ruling(stage, family, weight, True)
+
+
+def _moment(piece: Piece) -> Stage:
+    """The work in progress. A log that begins in the middle shows by its process that the container was long up."""
+    if piece.serving:
+        return Stage.SERVING
+    if piece.work is Stage.CONTAINER_INIT and (piece.source.process or "").startswith(ENGINE_PROCESSES):
+        return Stage.ENGINE_INIT
+    return piece.work
+
+
+def _by_type(name: str) -> Family:
+    match name.rpartition(".")[2]:
+        case "PermissionError":
+            return Family.PERMISSION
+        case "TimeoutError":
+            return Family.TIMEOUT
+        case "ImportError" | "ModuleNotFoundError":
+            return Family.IMPORT_ERROR
+        case "ValidationError" | "ArgumentError":
+            return Family.CONFIG_INVALID
+        case _:
+            return Family.OTHER

@@ -1,0 +1,147 @@
+"""Takes off what stands before a message and says who printed it.
+
+One line may wear several coats (container time stamps, a compose name, nested process prefixes, a launcher's own
+header, colours). They are taken off from the outside in, one at a time, until none fits, so that every order of coats
+works. What is left keeps its indentation, because a traceback is told apart from a message by it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+ERROR_LEVELS = frozenset({"ERROR", "CRITICAL", "FATAL"})
+LOW_LEVELS = frozenset({"DEBUG", "INFO", "TRACE", "WARNING"})
+_MAX_COATS = 8
+_MAX_HEADER_AT = 400  # a progress bar of usual width may stand before a header on the same line
+
+_LEVEL = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:0|[01];[0-9]{1,2}|[0-9]{1,2}|0;0)m")
+_REPEATED = re.compile(r" *\[repeated \d+x across cluster\].*$")
+_STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?Z| ?[+-]\d\d:?\d\d)?"
+_LAUNCHER = re.compile(rf"{_STAMP} - [\w.]+ - {_LEVEL} - ")
+_COATS = (
+    re.compile(rf"\[?{_STAMP}\]?(?: std(?:err|out) [FP])?(?: |$)"),
+    re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@/-]+(?:\[\d+\])?: "),
+    re.compile(r"\[pod/[^\]]+\] "),
+    re.compile(r"(?:\[[\w./-]{1,60}\]|[A-Za-z0-9][\w.-]{0,60}) *\| "),
+)
+_PROCESS = re.compile(r"\((?:(?P<name>[A-Za-z][^()=]{0,60}?(?: rank=\d+)?) )?pid=(?P<pid>\d+)(?:, ip=[^)]+)?\)(?: |$)")
+_RANK = re.compile(r"\[rank(?P<rank>\d+)\]: ?")
+_HEADER = re.compile(
+    _LEVEL + r" (?P<clock>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)? (?P<source>\[?[\w./<>-]+:\d+\])(?: |$)"
+)
+_UVICORN = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL|DEBUG|TRACE): {2,}")
+_GLOG = re.compile(
+    r"(?:\[rank(?P<rank>\d+)\]:)?\[?(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+(?: +\d+)? (?P<source>[\w./+-]+:\d+)\] ?"
+)
+_NCCL = re.compile(
+    r"(?:\[[\d :.-]+\] )?(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] (?:[\w./() ]+:\d+ )?NCCL (?P<level>INFO|WARN|ERROR|TRACE) "
+)
+_GLOG_LEVEL = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
+_JSON_TEXT = ("log", "message", "msg", "text", "event")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line without its coats.
+
+    `process` is the innermost name printed (`Worker_TP1`), `level` upper case or None where the line says none,
+    `source` the `file.py:line` of a log header, `clock` its `MM-DD HH:MM:SS`.
+    """
+
+    message: str
+    process: str | None = None
+    pid: str | None = None
+    level: str | None = None
+    source: str | None = None
+    clock: str | None = None
+    native: bool = False
+
+    @property
+    def stream(self) -> tuple[str, str, str]:
+        """Lines of one traceback share it: same process, same place that logs (uvicorn prefixes only the first)."""
+        place = (self.source or "") if self.native else ("" if self.level is None or self.is_error else self.level)
+        return (self.process or "", self.pid or "", place)
+
+    @property
+    def is_error(self) -> bool:
+        return self.level in ERROR_LEVELS
+
+    @property
+    def is_low(self) -> bool:
+        return self.level in LOW_LEVELS
+
+
+def split_bar(line: str) -> list[str]:
+    """Parts of a line between carriage returns, as a terminal would have shown them one after the other."""
+    return [part for part in line.split("\r") if part.strip()] if "\r" in line else [line]
+
+
+def frame(line: str) -> Frame:
+    """Takes every known coat off `line` (without its line end)."""
+    text = _ANSI.sub("", line) if "\x1b" in line or "m(" in line or "[0m" in line else line
+    if text.startswith("{") and text.rstrip().endswith("}"):
+        text = _from_json(text) or text
+    if "across cluster]" in text:
+        text = _REPEATED.sub("", text)
+    process = pid = level = None
+    for _ in range(_MAX_COATS):
+        if found := _LAUNCHER.match(text):
+            level = found["level"]
+        elif found := _PROCESS.match(text):
+            process, pid = found["name"] or process, found["pid"]
+        elif found := _RANK.match(text):
+            process = process or f"rank{found['rank']}"
+        else:
+            found = next((m for coat in _COATS if (m := coat.match(text))), None)
+            if found is None:
+                break
+        text = text[found.end() :]
+    return _header(text, process, pid, level)
+
+
+def _header(text: str, process: str | None, pid: str | None, level: str | None) -> Frame:
+    """Reads the logger's own header: vLLM's, uvicorn's, torch C++, NCCL."""
+    found = _HEADER.match(text) or (
+        _HEADER.search(text, 0, _MAX_HEADER_AT) if not text.startswith("  ") and "] " in text else None
+    )
+    if found:
+        if inner := _PROCESS.search(text, 0, found.start()):
+            process, pid = inner["name"] or process, inner["pid"]
+        source = found["source"].strip("[]")
+        return Frame(text[found.end() :], process, pid, _level(found["level"]), source, found["clock"], True)
+    if found := _UVICORN.match(text):
+        return Frame(text[found.end() :], process, pid, _level(found["level"]))
+    if found := _GLOG.match(text):
+        rank = f"rank{found['rank']}" if found["rank"] else None
+        return Frame(
+            text[found.end() :], process or rank, pid, _GLOG_LEVEL[found["letter"]], found["source"], None, False
+        )
+    if found := _NCCL.match(text):
+        kind = "ERROR" if found["level"] in {"WARN", "ERROR"} else found["level"]
+        return Frame("NCCL " + found["level"] + " " + text[found.end() :], process or found["process"], pid, kind)
+    return Frame(text, process, pid, level if level in ERROR_LEVELS else None)
+
+
+def _level(word: str) -> str:
+    return "WARNING" if word == "WARN" else word
+
+
+def _from_json(text: str) -> str | None:
+    """The message inside a JSON log line (Docker's json-file driver, structured loggers), with its level put before."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    message = next((record[key] for key in _JSON_TEXT if isinstance(record.get(key), str)), None)
+    if message is None:
+        return None
+    level = record.get("level") or record.get("levelname") or record.get("severity")
+    bare = message.rstrip("\r\n")
+    if isinstance(level, str) and level.upper() in ERROR_LEVELS and not _HEADER.search(bare):
+        return f"{level.upper()}:     {bare}"
+    return str(bare)

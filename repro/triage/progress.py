@@ -1,0 +1,87 @@
+"""Follows a start through its markers: what is proven done, what is being worked on, and the events that matter."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from repro.domain.stage import STARTUP_ORDER, Stage
+from repro.triage.framing import Frame
+from repro.triage.tables import Marker
+
+_VERSION_NUMBER = re.compile(r"\d+\.\d+")
+GROUP_LINE_SINCE = (0, 12)  # first release that prints `world_size=… distributed_init_method=` at INFO
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A stage that was proven done, and the line (counted from 1) that proves it."""
+
+    stage: Stage
+    line_no: int
+    line: str
+
+
+@dataclass
+class Progress:
+    """The state of one start. A new banner of the same process begins a new one."""
+
+    work: Stage = Stage.CONTAINER_INIT
+    version: str | None = None
+    ready: bool = False
+    headless: bool = False
+    cache_set: bool = False
+    started: bool = False
+    banner_by: str | None = None
+    reached: list[Reached] = field(default_factory=list)
+    last_line: tuple[int, str] | None = None
+    last_clock: str | None = None
+
+    @property
+    def serving(self) -> bool:
+        """From ready on; a headless rank prints no such line and counts as serving once its cache stands (RULES S9)."""
+        return self.ready or (self.headless and self.cache_set)
+
+    def take(self, marker: Marker, number: int, line: str, text: str, source: Frame) -> None:
+        """Notes what `marker`, found in line `number`, proves and begins."""
+        self._note_version(marker, text)
+        if marker.event == "headless":
+            self.headless = True
+        elif marker.event == "cache":
+            self.cache_set = True
+        elif marker.event == "banner":
+            self.banner_by = source.process or ""
+        elif marker.event in {"ready", "serving"}:
+            self.ready = True
+        if marker.proves and marker.event != "serving":
+            self.started = True
+        done = {item.stage for item in self.reached}
+        self.reached.extend(Reached(stage, number, line) for stage in marker.proves if stage not in done)
+        if marker.begins is not None and (marker.begins.position >= self.work.position or self._may_go_back(marker)):
+            self.work = marker.begins
+
+    def _may_go_back(self, marker: Marker) -> bool:
+        """The configuration phase is engine_init work (RULES S6) before any device; real work then begins anew."""
+        proven = {item.stage for item in self.reached}
+        return marker.begins is not None and self.work is Stage.ENGINE_INIT and Stage.WEIGHT_ACCESS not in proven
+
+    def _note_version(self, marker: Marker, text: str) -> None:
+        if self.version is None and marker.regex is not None and "version" in marker.regex.groupindex:
+            found = marker.regex.search(text)
+            if found and found["version"]:
+                self.version = found["version"].rstrip(".,;)")
+
+    @property
+    def waiting_in(self) -> Stage:
+        """The stage a silent start is stuck in. Releases that hide the group's line are in it once the engine starts."""
+        if self.work is not Stage.DEVICE_RECOGNITION or self.version is None:
+            return self.work
+        found = _VERSION_NUMBER.match(self.version)
+        number = tuple(int(part) for part in found[0].split(".")) if found else GROUP_LINE_SINCE
+        return Stage.COMM_GROUP if number < GROUP_LINE_SINCE else Stage.DEVICE_RECOGNITION
+
+    @property
+    def expected_next(self) -> Stage | None:
+        """The first stage in time order that is not proven yet; None once requests were answered."""
+        proven = {item.stage for item in self.reached}
+        return next((stage for stage in STARTUP_ORDER if stage not in proven), None)

@@ -1,0 +1,164 @@
+"""Puts interleaved tracebacks together again, one per process and logging place, and finds the line that ends each.
+
+Nothing of a traceback is kept but the innermost frames and the code they show: enough to say which part of vLLM raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from repro.triage.framing import Frame
+
+HEADER = "Traceback (most recent call last):"
+_MAX_STREAMS = 256
+_MAX_FRAMES = 60
+_MAX_DETAIL = 12
+_CHAINS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+_FRAME = re.compile(r'\s*File "(?P<path>[^"]*)", line \d+(?:, in (?P<name>.*))?')
+_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:\([\w.]+\))?(?::(?:\s+(?P<text>.*))?)?$", re.DOTALL)
+_NAME = re.compile(
+    r"(?:Error|Exception|Interrupt|SystemExit|Timeout|Empty|Full|Again|Abort|Failure|Failed|Refused|Dead|Died"
+    r"|\.error|gaierror|herror|NotFound|ExceptionGroup|Unavailable|Unsupported)$"
+)
+_GROUP_BAR = re.compile(r"^\s*(?:\+[-+ ]*|\| ?)")
+_PYDANTIC = re.compile(r"\d+ validation errors? for ")
+
+
+@dataclass
+class Raised:
+    """An exception line and what led to it. `number` is its line; `detail` holds the lines of its text that follow."""
+
+    number: int
+    line: str
+    type: str
+    text: str
+    source: Frame
+    frames: tuple[str, ...] = ()
+    started: int | None = None
+    chained: Raised | None = None
+    detail: list[str] = field(default_factory=list)
+
+    @property
+    def bare(self) -> bool:
+        return not self.text.strip()
+
+    @property
+    def message(self) -> str:
+        return f"{self.type}: {self.text}" if self.text else self.type
+
+
+@dataclass
+class _Stream:
+    started: int | None = None
+    frames: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_FRAMES))
+    last: Raised | None = None
+    chain_next: bool = False
+    collecting: bool = False
+    pydantic: bool = False
+
+
+def exception_of(message: str, in_traceback: bool) -> tuple[str, str] | None:
+    """(type, text) where `message` reads like the last line of a traceback."""
+    if not message or message[0].isspace():
+        return None
+    found = _EXCEPTION.match(message)
+    if not found or (":" not in message[: found.end("type") + 1] and not in_traceback):
+        return None
+    name = found["type"]
+    if name.endswith("Warning") or not (_NAME.search(name) or (in_traceback and "." in name.strip("."))):
+        return None
+    return name, found["text"] or ""
+
+
+class TracebackAssembler:
+    """Feed it every line of interest; it answers with the exception that the line ends, if any."""
+
+    def __init__(self) -> None:
+        self._streams: OrderedDict[tuple[str, str, str], _Stream] = OrderedDict()
+
+    @property
+    def open(self) -> bool:
+        """True while some line to come may belong to a traceback or to the text of an exception."""
+        return any(s.started is not None or s.collecting for s in self._streams.values())
+
+    def feed(self, number: int, line: str, source: Frame) -> tuple[Raised | None, bool]:
+        """The exception that this line ends, and whether the line is part of a traceback (then it is no message)."""
+        message = source.message.rstrip("\r")
+        stream = self._streams.get(source.stream)
+        if message.lstrip(" |+-").startswith(("Traceback (most recent call last)", "Exception Group Traceback")):
+            stream = stream or self._new(source.stream)
+            stream.started, stream.collecting = number, False
+            stream.frames.clear()
+            return None, True
+        if stream is None:
+            return self._alone(number, line, source, message)
+        self._streams.move_to_end(source.stream)
+        if message.startswith(_CHAINS):
+            stream.chain_next, stream.collecting = True, False
+            return None, True
+        if stream.started is None:
+            return self._after(number, line, source, stream, message)
+        return self._inside(number, line, source, stream, message)
+
+    def _inside(
+        self, number: int, line: str, source: Frame, stream: _Stream, message: str
+    ) -> tuple[Raised | None, bool]:
+        bare = _GROUP_BAR.sub("", message) if message.lstrip().startswith(("|", "+")) else message
+        if not bare.strip():
+            return None, True
+        if bare[0].isspace():
+            if found := _FRAME.match(bare):
+                stream.frames.append(f"{found['path']}:{found['name'] or ''}")
+            elif bare.strip(" ^~") and stream.frames:
+                stream.frames[-1] += " > " + bare.strip()[:200]
+            return None, True
+        parts = exception_of(bare, in_traceback=True)
+        if parts is None:
+            return None, False
+        raised = Raised(number, line, parts[0], parts[1], source, tuple(stream.frames), stream.started)
+        return self._end(stream, raised), True
+
+    def _end(self, stream: _Stream, raised: Raised) -> Raised:
+        if stream.chain_next:
+            raised.chained = stream.last
+        stream.started, stream.chain_next, stream.collecting, stream.last = None, False, True, raised
+        stream.frames.clear()
+        stream.pydantic = _PYDANTIC.match(raised.text) is not None
+        return raised
+
+    def _after(
+        self, number: int, line: str, source: Frame, stream: _Stream, message: str
+    ) -> tuple[Raised | None, bool]:
+        """Lines that follow an exception line may still be its text; pydantic says the fault itself only there."""
+        if not stream.collecting or stream.last is None:
+            return self._alone(number, line, source, message)
+        raised = stream.last
+        if len(raised.detail) >= _MAX_DETAIL or (source.native and source.stream != raised.source.stream):
+            stream.collecting = False
+            return None, False
+        if exception_of(message, in_traceback=False) and not stream.pydantic:
+            return self._alone(number, line, source, message)
+        raised.detail.append(message[:2000])
+        if stream.pydantic and message.startswith("  ") and not message.startswith("   "):
+            raised.number, raised.line, raised.text = number, line, message.strip()
+            stream.pydantic = False
+            return None, True
+        return None, message[:1].isspace()
+
+    def _alone(self, number: int, line: str, source: Frame, message: str) -> tuple[Raised | None, bool]:
+        parts = exception_of(message, in_traceback=False)
+        if parts is None:
+            return None, False
+        stream = self._streams.get(source.stream) or self._new(source.stream)
+        return self._end(stream, Raised(number, line, parts[0], parts[1], source)), True
+
+    def _new(self, key: tuple[str, str, str]) -> _Stream:
+        stream = self._streams[key] = _Stream()
+        if len(self._streams) > _MAX_STREAMS:
+            self._streams.popitem(last=False)
+        return stream
