@@ -38,7 +38,9 @@ class Required(Strict):
 class PrefixCachingDefault(Strict):
     """What a vLLM of this version range does when the command says nothing. `vllm` is empty for every other version."""
 
-    vllm: str = Field("", description='A range such as "<0.28"; empty for all other versions.', pattern=r"^(|<\d[\d.]*)$")
+    vllm: str = Field(
+        "", description='A range such as "<0.28"; empty for all other versions.', pattern=r"^(|<\d[\d.]*)$"
+    )
     default: Literal["on", "off"]
 
 

@@ -22,15 +22,18 @@ class Environment(Strict):
 
 
 class End(Strict):
-    """One end of the search: a command and what is asked of the server. An absent key is the server's own default."""
+    """One end of the search: a command and what is asked of the server.
+
+    An absent max_tokens, stream, reasoning_effort or tool_calls is what the request itself says.
+    """
 
     command: list[str] | str = Field(description="The vLLM command as a list of arguments or as one line of shell.")
     input_tokens: int | None = Field(None, ge=1, description="Prompt length, a number as the server counts it.")
     max_tokens: int | None = Field(None, ge=1, description="The answer's limit, a whole number of tokens.")
     concurrency: int = Field(1, ge=1, description="Requests in flight together, a whole number.")
-    stream: bool = Field(False, description="Whether the answer is streamed: true or false.")
-    reasoning_effort: str | None = Field(None, description='Such as "low" or "high".')
-    tool_calls: bool = Field(False, description="Whether the request's tools are sent: true or false.")
+    stream: bool | None = Field(None, description="Whether the answer is streamed: true or false.")
+    reasoning_effort: str | None = Field(None, description='Such as "low" or "high"; "" leaves it to the server.')
+    tool_calls: bool | None = Field(None, description="Whether the request's tools are sent: true or false.")
     shared_prefix: bool = Field(False, description="Whether concurrent requests are equal to their end: true or false.")
 
 
