@@ -1,0 +1,221 @@
+"""One launch of the stand-in, from the parsed command to the exit code: start, moments of failure, serving, end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from repro.domain.failure import Family
+from repro.domain.stage import Stage
+from repro.simulator import failure_log, faults, startup_log
+from repro.simulator.arguments import ServeArguments, destination_of
+from repro.simulator.condition import Condition, Facts
+from repro.simulator.engine import Engine
+from repro.simulator.failure_log import Wording
+from repro.simulator.fault_text import MOMENTS
+from repro.simulator.faults import Fault, FaultPlan
+from repro.simulator.flag_table import TOOL_PARSERS
+from repro.simulator.log import Log
+from repro.simulator.server import LoopbackServer, Serving
+
+# From the engine's death to the end, unless /health was asked before; vLLM's own watchdog needs up to five seconds.
+_DEATH_TO_END_S = 0.3
+_LAST_ANSWERS_S = 1.0
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - named here in order not to be bound
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment says to the stand-in itself."""
+
+    fault_file: Path | None
+    startup_seconds: float
+    token_seconds: float
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Settings:
+        """Raises ValueError with a message for the user."""
+        name = environment.get("REPRO_SIMULATOR_FAULTS")
+        return cls(
+            Path(name) if name else None,
+            _seconds(environment, "REPRO_SIMULATOR_STARTUP_SECONDS", 0.3),
+            _seconds(environment, "REPRO_SIMULATOR_TOKEN_SECONDS", 0.0),
+        )
+
+
+def run(arguments: ServeArguments, environment: Mapping[str, str]) -> int:
+    """Start, serve, end; returns the exit code."""
+    try:
+        settings = Settings.read(environment)
+        host = loopback_host(arguments.value("host"))
+        facts = _launch_facts(arguments, environment)
+        plan = faults.load(settings.fault_file, facts) if settings.fault_file else FaultPlan()
+    except ValueError as error:
+        sys.stderr.write(f"repro.simulator: {error}\n")
+        return 2
+    stops: queue.SimpleQueue[str] = queue.SimpleQueue()
+    log = Log(arguments)
+    wording = Wording(
+        arguments, startup_log.facts_of(arguments.model).architecture, startup_log.max_model_len_of(arguments)
+    )
+    return _Launch(arguments, settings, facts, plan, log, wording, stops).run(host)
+
+
+def loopback_host(host: str | None) -> str:
+    """The address to bind; ValueError for one that others could reach. `0.0.0.0` becomes 127.0.0.1 with a notice."""
+    if host is None:
+        return "127.0.0.1"
+    if host in _EVERYWHERE:
+        sys.stderr.write(f"repro.simulator: --host {host} is served on 127.0.0.1 only; this is a stand-in\n")
+        return "127.0.0.1"
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return "127.0.0.1" if host == "localhost" else host
+    raise ValueError(f"--host {host} is not this machine's loopback; the stand-in serves 127.0.0.1 and ::1 only")
+
+
+@dataclass(frozen=True)
+class _Launch:
+    arguments: ServeArguments
+    settings: Settings
+    facts: Facts
+    plan: FaultPlan
+    log: Log
+    wording: Wording
+    stops: queue.SimpleQueue[str]
+
+    def run(self, host: str) -> int:
+        signal.signal(signal.SIGTERM, self._on_early_signal)
+        signal.signal(signal.SIGINT, self._on_early_signal)
+        server: LoopbackServer | None = None
+        for moment in startup_log.walk(self.log, self.arguments):
+            time.sleep(self.settings.startup_seconds / len(MOMENTS))
+            fault = self._fault_at(moment)
+            if moment == "bind" and fault is None and not self.arguments.value("headless"):
+                try:
+                    server = LoopbackServer(host, int(self.arguments.value("port")))
+                except OSError as error:
+                    fault = _bind_fault(error)
+            if fault is not None:
+                return failure_log.print_start_failure(self.log, fault, self.wording)
+        if server is None:
+            return self._wait_headless()
+        return self._serve(server)
+
+    def _fault_at(self, moment: str) -> Fault | None:
+        """The failure to print at this moment, if any; what only delays, hangs or kills is done here."""
+        fault = self.plan.at_moment(moment, self.facts) or _own_refusal(self.arguments, moment, self.facts)
+        if fault is None:
+            return None
+        time.sleep(fault.delay_s)
+        if fault.do == "slow":
+            return None
+        if fault.do == "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            threading.Event().wait()
+        if fault.do == "kill":
+            sys.stdout.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return fault
+
+    def _serve(self, server: LoopbackServer) -> int:
+        engine = Engine(self.arguments, self.plan, self.facts, self.log, self.wording)
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            del number, frame
+            if not engine.hung:
+                self.stops.put("signal")
+
+        shown = self.arguments.value("host") or "0.0.0.0"  # noqa: S104 - what vLLM prints; the socket is loopback
+        startup_log.print_ready(self.log, shown, server.server_port)
+        try:
+            server.start(Serving(self.arguments, engine, self.log, self.settings.token_seconds, time.time()))
+        except OSError as error:
+            return failure_log.print_start_failure(self.log, _bind_fault(error), self.wording)
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        threading.Thread(target=self._watch, args=(engine, server), daemon=True).start()
+        self.log.bare("INFO:     Application startup complete.")
+        if self.stops.get() == "signal":
+            startup_log.print_shutdown(self.log)
+            startup_log.print_http_end(self.log, finished=False)
+        else:
+            server.wait_idle(_LAST_ANSWERS_S)
+            startup_log.print_http_end(self.log, finished=True)
+            failure_log.print_engine_cleanup(self.log)
+        return 0
+
+    def _watch(self, engine: Engine, server: LoopbackServer) -> None:
+        engine.dead.wait()
+        server.death_told.wait(_DEATH_TO_END_S)
+        self.stops.put("engine dead")
+
+    def _wait_headless(self) -> int:
+        signal.signal(signal.SIGTERM, lambda *_: self.stops.put("signal"))
+        self.stops.get()
+        return 0
+
+    def _on_early_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _own_refusal(arguments: ServeArguments, moment: str, facts: Facts) -> Fault | None:
+    """What vLLM itself refuses about a command, without any fault file."""
+    parser = arguments.value("tool_call_parser")
+    if moment == "arguments" and arguments.value("enable_auto_tool_choice") and not parser:
+        wanted = "Error: --enable-auto-tool-choice requires --tool-call-parser"
+        return _fault(Stage.ENGINE_INIT, Family.OTHER, f"TypeError: {wanted}")
+    if moment == "bind" and arguments.value("enable_auto_tool_choice") and parser not in TOOL_PARSERS:
+        return _fault(Stage.ENGINE_INIT, Family.TOOL_PARSER)
+    longest = startup_log.facts_of(arguments.model).longest_context
+    too_long = startup_log.max_model_len_of(arguments) > longest
+    if moment == "config" and too_long and facts.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1":
+        return _fault(Stage.ENGINE_INIT, Family.CONFIG_INVALID)
+    return None
+
+
+def _fault(stage: Stage, family: Family, message: str | None = None) -> Fault:
+    return Fault(stage=stage, family=family, when=Condition("true"), do="error", message=message)
+
+
+def _bind_fault(error: OSError) -> Fault:
+    told = None if error.errno == errno.EADDRINUSE else f"[Errno {error.errno}] {error.strerror}"
+    return _fault(Stage.API_READY, Family.PORT_IN_USE, told)
+
+
+def _launch_facts(arguments: ServeArguments, environment: Mapping[str, str]) -> Facts:
+    names = {
+        "prefix_caching": bool(arguments.value("enable_prefix_caching")),
+        "nnodes": arguments.value("nnodes"),
+        "nodes": arguments.value("nnodes"),
+        "tensor_parallel_size": arguments.value("tensor_parallel_size"),
+        "pipeline_parallel_size": arguments.value("pipeline_parallel_size"),
+        "data_parallel_size": arguments.value("data_parallel_size"),
+        "max_model_len": startup_log.max_model_len_of(arguments),
+        "enforce_eager": bool(arguments.value("enforce_eager")),
+        "expert_parallel": bool(arguments.value("enable_expert_parallel")),
+        "speculative": bool(arguments.value("speculative_config")),
+        "model": arguments.model,
+    }
+    return Facts(names, lambda flag: arguments.value(destination_of(flag) or ""), environment)
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name, "")
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86_400:
+        raise ValueError(f"{name}={text!r}: must be a number of seconds from 0 on")
+    return value

@@ -1,0 +1,101 @@
+"""Writes lines as vLLM 0.32 does: process prefix, level, clock, origin; several lines of one record end in CR LF but
+the last.
+
+The engine and worker processes of the stand-in do not exist; their process numbers are made up (above the kernel's
+usual limit) so that nobody who takes a number from the log can hit a stranger.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from repro.simulator.arguments import ServeArguments
+from repro.simulator.traceback_frames import Frame
+
+_FIRST_INVENTED_PID = 4_200_000
+PACKAGES = "/usr/local/lib/python3.12/dist-packages"
+
+
+class Log:
+    """The one writer to standard output; every call writes whole lines at once."""
+
+    def __init__(self, arguments: ServeArguments, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups_formed = False
+        self._arguments = arguments
+        data_parallel = int(arguments.value("data_parallel_size")) > 1
+        self._engine = "EngineCore_DP0" if data_parallel else "EngineCore"
+        self.pid = os.getpid()
+
+    @property
+    def local_ranks(self) -> int:
+        """Worker processes on this node; 1 means that the engine does the work itself."""
+        return max(self._arguments.world_size // max(int(self._arguments.value("nnodes")), 1), 1)
+
+    @property
+    def has_workers(self) -> bool:
+        return self._arguments.world_size > 1
+
+    def groups_formed(self) -> None:
+        """From here on a worker's prefix carries its ranks, as in vLLM."""
+        self._groups_formed = True
+
+    def api(self, level: str, origin: str, text: str) -> None:
+        headless = self._arguments.value("headless")
+        self._record(f"({'MainProcess' if headless else 'APIServer'} pid={self.pid})", level, origin, text)
+
+    def engine(self, level: str, origin: str, text: str) -> None:
+        self._record(f"({self._engine} pid={_FIRST_INVENTED_PID})", level, origin, text)
+
+    def worker(self, level: str, origin: str, text: str, rank: int = 0) -> None:
+        """A line of one worker; the engine's own where it has no worker processes."""
+        if not self.has_workers:
+            return self.engine(level, origin, text)
+        return self._record(f"({self.worker_name(rank)} pid={self.worker_pid(rank)})", level, origin, text)
+
+    def worker_name(self, rank: int = 0) -> str:
+        if not self._groups_formed:
+            return "Worker"
+        tensor = int(self._arguments.value("tensor_parallel_size"))
+        parts = ["Worker"]
+        parts += ["DP0"] if int(self._arguments.value("data_parallel_size")) > 1 else []
+        parts += [f"PP{rank // tensor}"] if int(self._arguments.value("pipeline_parallel_size")) > 1 else []
+        parts += [f"TP{rank % tensor}"] if tensor > 1 else []
+        parts += [f"EP{rank}"] if self._arguments.value("enable_expert_parallel") else []
+        return "_".join(parts)
+
+    @property
+    def engine_name(self) -> str:
+        return self._engine
+
+    @property
+    def engine_pid(self) -> int:
+        return _FIRST_INVENTED_PID
+
+    def worker_pid(self, rank: int = 0) -> int:
+        return _FIRST_INVENTED_PID + 10 + rank
+
+    def bare(self, text: str) -> None:
+        """A line without any prefix: uvicorn, progress bars, libraries, an uncaught traceback."""
+        with self._lock:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+
+    def _record(self, prefix: str, level: str, origin: str, text: str) -> None:
+        clock = time.strftime("%m-%d %H:%M:%S", time.localtime(self._clock()))
+        head = f"{prefix} {level} {clock} [{origin}] "
+        self.bare("\r\n".join(head + line for line in text.split("\n")))
+
+
+def traceback_text(frames: Sequence[Frame], root: str) -> str:
+    """A Python traceback; frames from the outermost to the innermost, then the exception's own lines."""
+    lines = ["Traceback (most recent call last):"]
+    for path, number, function, code in frames:
+        place = path if path.startswith("/") else f"{PACKAGES}/{path}"
+        lines += [f'  File "{place}", line {number}, in {function}', f"    {code}"]
+    return "\n".join([*lines, root])
