@@ -54,6 +54,7 @@ lint: $(STAMP) ## ruff and mypy, as CI runs them
 
 # Exit code 5 is pytest's "nothing collected".
 bench: $(STAMP) ## ratios of this tool against simpler searches
+	@mkdir -p tests/benchmarks
 	@$(PY) -m pytest tests/benchmarks -s; code=$$?; \
 	if [ $$code -eq 5 ]; then echo "no benchmark is collected in tests/benchmarks"; else exit $$code; fi
 
@@ -65,8 +66,8 @@ clean: ## remove environments, builds and caches; the real vLLM (.venv-vllm) and
 	find repro tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 check-python:
-	@command -v $(PYTHON) >/dev/null 2>&1 || { \
-	  echo "$(PYTHON) is not on this machine. Name another one: PYTHON=python3.12 make ..." >&2; exit 1; }
+	@$(PYTHON) -c '' >/dev/null 2>&1 || { \
+	  echo "$(PYTHON) does not run on this machine. Name another one: PYTHON=python3.12 make ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "repro needs Python 3.10 or newer and $(PYTHON) is `$(PYTHON) -V 2>&1`. Name another one: PYTHON=python3.12 make ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
