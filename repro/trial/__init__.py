@@ -1,0 +1,1 @@
+"""Carries trials out on a machine and drives any search with their answers."""

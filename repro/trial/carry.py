@@ -1,0 +1,177 @@
+"""Carries one trial out: is the scene still the same, a warm or a fresh server, the request set, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from repro.domain.failure import Failure
+from repro.domain.fingerprint import Fingerprint, moved
+from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
+from repro.domain.request import RequestSet, RequestShape
+from repro.domain.scene import PREFIX_CACHING_FLAG, Scene
+from repro.domain.trial import Answer, Cost, Fresh, ServerFacts, Trial
+from repro.errors import SceneMoved
+from repro.machine.clock import Clock
+from repro.probe.metrics import fetch_metrics, prefix_caching_in_force
+from repro.probe.prompt import CannotBuild, build
+from repro.probe.send import Exchange, send
+from repro.probe.tokens import HttpTokenizer
+from repro.redact.redactor import Redactor
+from repro.runner.watch import NotReady
+from repro.trial.live import Bench, Live
+
+
+@dataclass(frozen=True)
+class Carried:
+    """An answer with what the journal keeps beside it: the server's log, and facts about the requests (JSON)."""
+
+    answer: Answer
+    log: str | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Served:
+    """What the requests of one trial came to."""
+
+    outcome: Outcome
+    missed: int
+    sent: int
+    facts: dict[str, Any]
+
+
+class Carrier:
+    """Turns trials of one scene into answers on one bench.
+
+    `pinned` takes the facts that must not move; `expected` are those of the session's start.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        bench: Bench,
+        clock: Clock,
+        redactor: Redactor,
+        pinned: Callable[[], Fingerprint],
+        expected: Fingerprint,
+    ) -> None:
+        self._scene = scene
+        self._bench = bench
+        self._clock = clock
+        self._redactor = redactor
+        self._pinned = pinned
+        self._expected = expected
+
+    def needs_launch(self, trial: Trial) -> bool:
+        """Whether carrying this trial out would start a server now."""
+        return trial.fresh is Fresh.REQUIRED or not self._bench.is_warm(self._scene.launch(trial.configuration))
+
+    def carry(self, trial: Trial) -> Carried:
+        """One try. Raises SceneMoved when a pinned fact is no longer what it was, and what the engine raises."""
+        self._same_scene()
+        begun = self._clock.monotonic()
+        launch = self._scene.launch(trial.configuration)
+        live = None if trial.fresh is Fresh.REQUIRED else self._bench.warm(launch)
+        launches = 0 if live is not None else 1
+        if live is None:
+            started = self._bench.start(launch, trial.stop_after)
+            if isinstance(started, NotReady):
+                return self._not_ready(trial, started, begun)
+            live = started
+        before = live.served_requests
+        shape = self._scene.shape(trial.configuration).repeated(trial.rounds)
+        served = (
+            _Served(Passed(live.reached), 0, 0, {})
+            if trial.stop_after in live.reached
+            else self._serve(trial, live, shape)
+        )
+        facts = ServerFacts(live.server.id, launch.digest, before, live.watch.still_alive())
+        cost = Cost(launches, self._clock.monotonic() - begun)
+        if not facts.alive or trial.stop_after is not None:
+            self._bench.stop()
+        outcome = self._masked(served.outcome)
+        answer = Answer(trial.id, outcome, served.missed, served.sent, cost, facts)
+        return Carried(answer, self._bench.log_name, served.facts)
+
+    def close(self) -> None:
+        """Stops the server that is still up."""
+        self._bench.stop()
+
+    def _same_scene(self) -> None:
+        differences = moved(self._expected, self._pinned())
+        if differences:
+            said = "; ".join(map(str, differences))
+            raise SceneMoved(
+                f"the scene has moved since the session began: {said}",
+                "what passed before proves nothing on this scene: put it back, or begin a new search",
+            )
+
+    def _not_ready(self, trial: Trial, end: NotReady, begun: float) -> Carried:
+        cost = Cost(1, self._clock.monotonic() - begun)
+        answer = Answer(trial.id, self._masked(Failed(end.failure)), cost=cost)
+        return Carried(answer, self._bench.log_name, {"end": end.reason, "early_end": end.early_end})
+
+    def _serve(self, trial: Trial, live: Live, shape: RequestShape) -> _Served:
+        requests = self._requests(trial, live, shape)
+        if isinstance(requests, CannotBuild):
+            return _Served(Unresolved(requests.reason), 0, 0, {})
+        exchanges = send(requests, live.client)
+        live.served_requests += len(exchanges)
+        missed = [e for e in exchanges if e.missed is not None]
+        unanswered = len(requests.requests) - len(exchanges)
+        facts = _request_facts(exchanges)
+        outcome: Outcome = Passed(live.reached)
+        failure = self._failure(live, missed, bool(unanswered) or len(missed) > trial.allowed)
+        if failure is not None:
+            outcome = Failed(failure)
+        elif (doubt := self._cache_doubt(trial, live)) is not None:
+            outcome = Unresolved(doubt)
+        return _Served(outcome, len(missed) + unanswered, len(requests.requests), facts)
+
+    def _requests(self, trial: Trial, live: Live, shape: RequestShape) -> RequestSet | CannotBuild:
+        if live.served is None:
+            return CannotBuild("the server told no model name")
+        # A warm server has seen prompts that begin alike; a salt of the trial's own lets it meet them cold.
+        warm = trial.fresh is not Fresh.REQUIRED and not shape.shared_prefix
+        salt = trial.id if warm and live.served_requests > 0 else None
+        return build(shape, HttpTokenizer(live.client), live.served.model, salt)
+
+    def _failure(self, live: Live, missed: list[Exchange], suspected: bool) -> Failure | None:
+        """What the log or the server's end tells goes before what the answer says."""
+        failure = live.watch.after_requests(suspected)
+        if failure is None and suspected and missed and missed[0].missed is not None:
+            failure = missed[0].missed.failure(live.reached)
+        if failure is None or not missed or missed[0].missed is None:
+            return failure
+        said = missed[0].missed.detail
+        return failure if said in failure.detail else replace(failure, detail=f"{failure.detail}; {said}".strip("; "))
+
+    def _cache_doubt(self, trial: Trial, live: Live) -> str | None:
+        """Why prefix caching is not in force as the configuration says, by the server's own counters; None if it is."""
+        asked = self._scene.launch(trial.configuration).command.flag(PREFIX_CACHING_FLAG)
+        metrics = fetch_metrics(live.client)
+        seen = prefix_caching_in_force(metrics) if metrics is not None else None
+        if not isinstance(asked, bool) or seen is None or seen == asked:
+            return None
+        words = {True: "on", False: "off"}
+        return f"prefix caching should be {words[asked]}, and the server's counters say that it is {words[seen]}"
+
+    def _masked(self, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Failed):
+            return outcome
+        failure = outcome.failure
+        root = None if failure.root_line is None else self._redactor.text(failure.root_line)
+        return Failed(replace(failure, root_line=root, detail=self._redactor.text(failure.detail)))
+
+
+def _request_facts(exchanges: tuple[Exchange, ...]) -> dict[str, Any]:
+    first = next((e.missed for e in exchanges if e.missed is not None), None)
+    prompts = [e.prompt_tokens for e in exchanges if e.prompt_tokens is not None]
+    outputs = [e.completion_tokens for e in exchanges if e.completion_tokens is not None]
+    return {
+        "prompt_tokens": max(prompts, default=None),
+        "completion_tokens": max(outputs, default=None),
+        "first_miss": None if first is None else {"family": first.family.value, "detail": first.detail},
+    }

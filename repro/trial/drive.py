@@ -1,0 +1,150 @@
+"""Drives any search generator: feeds it recorded answers first, then carries out what is new, journaling every step.
+
+    ask ──> journal "ask" ──> for each trial: journal "started" > carried out > journal "finished" > history
+                                                    │ unresolved: journal "tried", again, up to a limit
+
+What is on disk is always enough to go on: a trial without a "finished" is carried out again, all else is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from repro.domain.finding import SearchResult
+from repro.domain.outcome import Unresolved
+from repro.domain.trial import Answer, Ask, Cost, Fresh, Reply, Search, Stop, Trial
+from repro.errors import Interrupted
+from repro.machine.clock import Clock
+from repro.session.codec import answer_to_json, ask_to_json, result_to_json
+from repro.session.journal import Event, Journal
+from repro.trial.carry import Carried
+from repro.trial.progress import Asked, Note, Observer, TrialFinished, TrialStarted
+from repro.trial.record import Recorded
+
+
+class Carries(Protocol):
+    """Whoever carries trials out."""
+
+    def needs_launch(self, trial: Trial) -> bool: ...
+
+    def carry(self, trial: Trial) -> Carried: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a search may cost over all its runs; None is unlimited. `tries`: how often an unresolved trial is tried."""
+
+    launches: int | None = None
+    seconds: float | None = None
+    tries: int = 3
+
+
+class Driver:
+    """One run of a search on one machine. `project` makes the history say what the journal says."""
+
+    def __init__(
+        self,
+        carrier: Carries,
+        journal: Journal,
+        project: Callable[[list[Event]], str | None],
+        clock: Clock,
+        observer: Observer,
+        limits: Limits,
+    ) -> None:
+        self._carrier = carrier
+        self._journal = journal
+        self._project = project
+        self._clock = clock
+        self._observer = observer
+        self._limits = limits
+        self._recorded = Recorded(journal.events)
+        self._spent = _sum(a.cost for a in self._recorded.answers)
+        self._number = 0
+        self._told = False
+
+    def run(self, search: Search) -> SearchResult:
+        """The search's result. Raises Interrupted on Ctrl-C; whatever ends it, no server stays."""
+        try:
+            result = self._loop(search)
+        except KeyboardInterrupt as interrupt:
+            self._journal.append("interrupted")
+            raise Interrupted(
+                "interrupted; the server was stopped", "go on with `repro bisect --resume`"
+            ) from interrupt
+        finally:
+            self._carrier.close()
+        self._journal.append("result", **result_to_json(result))
+        self._write_history()
+        return result
+
+    def _loop(self, search: Search) -> SearchResult:
+        try:
+            ask = next(search)
+            while True:
+                ask = search.send(self._reply(ask))
+        except StopIteration as end:
+            result: SearchResult = end.value
+            return result
+
+    def _reply(self, ask: Ask) -> Reply:
+        recorded = self._recorded.knows(ask)
+        answers = [self._recorded.answer(t.id) for t in ask.trials] if recorded else [None] * len(ask.trials)
+        todo = tuple(t for t, answer in zip(ask.trials, answers, strict=True) if answer is None)
+        if todo and (over := self._over_budget(todo)) is not None:
+            self._journal.append("stopped", reason=over)
+            return Stop(over)
+        if not recorded:
+            self._journal.append("ask", **ask_to_json(ask))
+        if todo:
+            self._observer.told(Asked(ask))
+        replies = []
+        for trial, answer in zip(ask.trials, answers, strict=True):
+            self._number += 1
+            replies.append(answer if answer is not None else self._carry(trial, ask.reason))
+        return tuple(replies)
+
+    def _over_budget(self, todo: tuple[Trial, ...]) -> str | None:
+        """Stops before a launch that the budget does not cover, not after it."""
+        limits = self._limits
+        fresh = sum(t.fresh is Fresh.REQUIRED for t in todo)
+        needed = fresh or int(self._carrier.needs_launch(todo[0]))
+        if limits.launches is not None and self._spent.launches + needed > limits.launches:
+            return f"the budget of {limits.launches} launches is spent"
+        if limits.seconds is not None and self._spent.seconds >= limits.seconds:
+            return f"the budget of {limits.seconds:.0f} s is spent"
+        return None
+
+    def _carry(self, trial: Trial, reason: str) -> Answer:
+        launches = self._carrier.needs_launch(trial)
+        self._observer.told(TrialStarted(self._number, trial, reason, launches))
+        total = Cost()
+        for attempt in range(1, self._limits.tries + 1):
+            self._journal.append("started", trial=trial.id, attempt=attempt)
+            carried = self._carrier.carry(trial)
+            cost = carried.answer.cost
+            total = _sum((total, cost))
+            self._spent = _sum((self._spent, cost))
+            answer = replace(carried.answer, cost=total)
+            if not isinstance(answer.outcome, Unresolved) or attempt == self._limits.tries:
+                break
+            self._journal.append("tried", trial=trial.id, attempt=attempt, reason=answer.outcome.reason)
+            self._observer.told(TrialFinished(self._number, trial, answer, again=True))
+        self._journal.append("finished", answer=answer_to_json(answer), log=carried.log, requests=carried.facts)
+        self._write_history()
+        self._observer.told(TrialFinished(self._number, trial, answer))
+        return answer
+
+    def _write_history(self) -> None:
+        problem = self._project(self._journal.events)
+        if problem is not None and not self._told:
+            self._told = True  # once is enough: it will be the same each time
+            self._observer.told(Note(problem))
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    costs = tuple(costs)
+    return Cost(sum(c.launches for c in costs), sum(c.seconds for c in costs))

@@ -1,0 +1,117 @@
+"""The one server of a machine: kept warm while its launch stays the same, stopped before the next one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from repro.domain.launch import Launch
+from repro.domain.stage import Stage
+from repro.machine.clock import Clock
+from repro.probe.answer import Client
+from repro.probe.readiness import CompletionReadiness, Served
+from repro.runner.port import Engine, Place, Server, StopReport
+from repro.runner.watch import Deadlines, NotReady, Ready, Watch
+from repro.triage import Triage
+from repro.trial.progress import Observer
+
+
+class KeepLog(Protocol):
+    """What becomes of a stopped server's log: masked and compressed; returns the file that is kept."""
+
+    def __call__(self, log: Path) -> Path: ...
+
+
+@dataclass
+class Live:
+    """A ready server. `served_requests` counts every request it has been sent, the readiness check's included."""
+
+    server: Server
+    launch: str
+    watch: Watch
+    client: Client
+    reached: tuple[Stage, ...]
+    served: Served | None
+    served_requests: int
+
+
+Start: TypeAlias = Live | NotReady
+
+
+class Bench:
+    """Starts servers one after another; never two at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        client_for: Callable[[str], Client],
+        clock: Clock,
+        records: Path,
+        logs: Path,
+        keep_log: KeepLog,
+        observer: Observer,
+        deadlines: Deadlines,
+        cwd: Path | None = None,
+    ) -> None:
+        self._engine = engine
+        self._client_for = client_for
+        self._clock = clock
+        self._records = records
+        self._logs = logs
+        self._keep_log = keep_log
+        self._observer = observer
+        self._deadlines = deadlines
+        self._cwd = cwd
+        self._live: Live | None = None
+        self._server: Server | None = None
+        self._log_name: str | None = None
+
+    def is_warm(self, launch: Launch) -> bool:
+        """Whether a server of this launch is up and alive."""
+        return self._live is not None and self._live.launch == launch.digest and self._live.watch.still_alive()
+
+    def warm(self, launch: Launch) -> Live | None:
+        """The running server, if it is one of this launch."""
+        return self._live if self.is_warm(launch) else None
+
+    def start(self, launch: Launch, stop_after: Stage | None = None) -> Start:
+        """Stops what runs and starts a fresh server. A server that did not become ready is stopped already."""
+        self.stop()
+        place = Place(self._records, self._new_log(), self._cwd)
+        server = self._server = self._engine.start(launch, place)
+        watch = Watch(server, Triage(), self._clock, self._deadlines, self._observer)
+        readiness = CompletionReadiness(self._client_for)
+        end = watch.await_ready(readiness, stop_after)
+        match end:
+            case NotReady():
+                self.stop()
+                return end
+            case Ready():
+                client = self._client_for(server.base_url)
+                live = Live(server, launch.digest, watch, client, end.reached, readiness.served, readiness.requests)
+                self._live = live
+                return live
+
+    @property
+    def log_name(self) -> str | None:
+        """The kept log's file name of the server that runs or was the last to run."""
+        return self._log_name
+
+    def stop(self) -> StopReport | None:
+        """Ends the running server, whatever its state, and keeps its log."""
+        server, self._live = self._server, None
+        if server is None:
+            return None
+        report = server.stop()
+        self._server = None
+        self._keep_log(server.log)
+        return report
+
+    def _new_log(self) -> Path:
+        """Numbered on from what is there, so that a resumed search overwrites nothing."""
+        used = len({path.name.split(".")[0] for path in self._logs.glob("server-*")})
+        log = self._logs / f"server-{used + 1:03d}.log"
+        self._log_name = log.name + ".gz"
+        return log
