@@ -1,0 +1,1 @@
+"""Starts, watches and stops servers, and ends what a killed repro left behind."""

@@ -1,0 +1,133 @@
+"""The ports of this room: what starts a server, what a started one can do, what says it is ready, who is told.
+
+Every engine (a process now; containers, nodes and an attached endpoint have the same face) gives the same `Server`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from repro.domain.launch import Launch
+from repro.domain.stage import Stage
+from repro.triage import ExitEvidence
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server's files go. `records` is the workspace's folder of server records, `log` the file its output is
+    appended to, `cwd` the folder it runs in (None: repro's own, so that relative model paths keep their meaning)."""
+
+    records: Path
+    log: Path
+    cwd: Path | None = None
+
+
+class Ending(str, Enum):
+    """What it took to end a server."""
+
+    BY_ITSELF = "by itself"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+    KILLED = "killed"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class StopReport:
+    """How a server ended. `code` is the exit code, negative for a signal; `left` are pids that even a kill left."""
+
+    ending: Ending
+    code: int | None
+    seconds: float
+    left: tuple[int, ...] = ()
+
+
+class Server(Protocol):
+    """A started server. Its output is in `log`; it answers, once ready, below `base_url`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def base_url(self) -> str: ...
+
+    @property
+    def log(self) -> Path: ...
+
+    def exit_evidence(self) -> ExitEvidence | None:
+        """How it ended, None while it runs."""
+        ...
+
+    def stop(self) -> StopReport:
+        """End it with its whole family and wait until all are gone. A second call gives the first one's report."""
+        ...
+
+    def cpu_seconds(self) -> float:
+        """CPU time that its whole family has used so far."""
+        ...
+
+    def where_it_waits(self) -> tuple[str, ...]:
+        """A line for each of its processes: state and, where known, the kernel function that it sleeps in."""
+        ...
+
+
+class Engine(Protocol):
+    """A way to start servers."""
+
+    def start(self, launch: Launch, place: Place) -> Server:
+        """Start one server and return at once. Raises a ReproError if it cannot even be tried."""
+        ...
+
+
+class Readiness(Protocol):
+    """Given by the caller, since this room does not talk to servers."""
+
+    def check(self, base_url: str) -> str | None:
+        """None: ready. Else why not yet."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageReached:
+    """A stage is proven done, `seconds` after the watch began."""
+
+    stage: Stage
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Not ready yet and why; told when the reason changes."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The watch is over: ready, or not and why."""
+
+    ready: bool
+    reason: str
+    seconds: float
+
+
+Event: TypeAlias = StageReached | Waiting | Ended
+
+
+class Observer(Protocol):
+    """Is told how a launch goes on."""
+
+    def told(self, event: Event) -> None: ...
+
+
+class NobodyWatches:
+    """The observer that ignores all events."""
+
+    def told(self, event: Event) -> None:
+        del event

@@ -1,0 +1,224 @@
+"""Starts servers as processes of this machine.
+
+The output goes straight into the log file, not through a pipe: a killed repro breaks no pipe and loses no line. The
+record is on the disk before the process exists, so that there is no moment at which a kill of repro could lose it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from repro.domain.launch import Launch
+from repro.errors import MissingProgram, UsageError
+from repro.machine.clock import Clock
+from repro.machine.family import cpu_seconds, end_family, find_family, where_they_wait
+from repro.machine.processes import describe
+from repro.redact.redactor import Redactor
+from repro.runner.environment import launch_environment
+from repro.runner.listen import Listening, as_written, on_free_port
+from repro.runner.port import Ending, Place, StopReport
+from repro.runner.record import MARK, ServerRecord, mark_ended, write_record
+from repro.triage import ExitEvidence
+
+_POLL_S = 0.02
+_FAMILY_POLL_S = 0.1  # a look at every process of the machine
+
+
+@dataclass(frozen=True)
+class StopTimes:
+    """How long a server may take to obey an interrupt and a termination, and its workers to follow it, in seconds.
+
+    A healthy vLLM stops within a second or, with many ranks, within a few; a hanging one ignores both.
+    """
+
+    interrupt_s: float = 10.0
+    terminate_s: float = 5.0
+    family_s: float = 3.0
+
+
+class ProcessEngine:
+    """Starts each launch as a process of its own session.
+
+    `keep_listen` leaves production's own --host and --port. `inherited` is the environment that names are passed from.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        keep_listen: bool = False,
+        stop_times: StopTimes = StopTimes(),
+        inherited: Mapping[str, str] = os.environ,
+        new_id: Callable[[], str] = lambda: secrets.token_hex(6),
+    ) -> None:
+        self._clock = clock
+        self._keep_listen = keep_listen
+        self._stop_times = stop_times
+        self._inherited = inherited
+        self._new_id = new_id
+
+    def start(self, launch: Launch, place: Place) -> ProcessServer:
+        """Raises UsageError, MissingProgram or PortInUse, having started nothing."""
+        if launch.command.container is not None:
+            raise UsageError(
+                "The command starts a container, which cannot be run as a plain process.",
+                "Give the vLLM command that runs inside it.",
+            )
+        listening = as_written(launch.command) if self._keep_listen else on_free_port(launch.command)
+        server_id = self._new_id()
+        environment = launch_environment(launch, self._inherited, (MARK, server_id))
+        argv = listening.command.argv()
+        _must_exist(argv[0], environment, place.cwd)
+        place.log.parent.mkdir(parents=True, exist_ok=True)
+        record = self._record(server_id, launch, argv, place)
+        write_record(place.records, record)
+        try:
+            process = _popen(argv, environment, place)
+        except BaseException as error:
+            # Also on Ctrl-C in just this moment: the child may exist without anybody knowing its pid.
+            if not end_family(record.signs, self._clock, self._stop_times.terminate_s):
+                mark_ended(place.records, record, self._clock.now())
+            if isinstance(error, OSError):
+                raise _cannot_start(argv[0], error) from error
+            raise
+        return ProcessServer(process, record, listening, place, self._clock, self._stop_times)
+
+    def _record(self, server_id: str, launch: Launch, argv: tuple[str, ...], place: Place) -> ServerRecord:
+        return ServerRecord(
+            id=server_id,
+            launch=launch.digest,
+            argv=Redactor().argv(argv),
+            log=str(place.log.absolute()),
+            owner=describe(os.getpid()).ref,
+            started=self._clock.now(),
+        )
+
+
+class ProcessServer:
+    """A server that is a process; see `runner.port.Server`."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        record: ServerRecord,
+        listening: Listening,
+        place: Place,
+        clock: Clock,
+        stop_times: StopTimes,
+    ) -> None:
+        self._process = process
+        self._record = record
+        self._listening = listening
+        self._place = place
+        self._clock = clock
+        self._times = stop_times
+        self._report: StopReport | None = None
+        self._asked_to_stop = False
+
+    @property
+    def id(self) -> str:
+        return self._record.id
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def base_url(self) -> str:
+        return self._listening.base_url
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The argument list that was started, host and port included."""
+        return self._listening.command.argv()
+
+    @property
+    def log(self) -> Path:
+        return self._place.log
+
+    def exit_evidence(self) -> ExitEvidence | None:
+        code = self._process.poll()
+        if code is None:
+            return None
+        ours = self._asked_to_stop
+        return ExitEvidence(signal=-code, stopped_by_us=ours) if code < 0 else ExitEvidence(code, stopped_by_us=ours)
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(find_family(self._record.signs))
+
+    def where_it_waits(self) -> tuple[str, ...]:
+        return where_they_wait(find_family(self._record.signs))
+
+    def stop(self) -> StopReport:
+        """The leader is asked first, alone, since a vLLM that obeys takes its engine and workers along in order."""
+        if self._report is not None:
+            return self._report
+        begun = self._clock.monotonic()
+        ending = self._end_leader()
+        self._wait(lambda: not find_family(self._record.signs), self._times.family_s, _FAMILY_POLL_S)
+        left = end_family(self._record.signs, self._clock, self._times.terminate_s)
+        self._process.poll()  # collects a leader that only the kill above has ended
+        report = StopReport(ending, self._process.returncode, self._clock.monotonic() - begun, left)
+        if not left:
+            mark_ended(self._place.records, self._record, self._clock.now())
+            self._report = report
+        return report
+
+    def _end_leader(self) -> Ending:
+        if self._process.poll() is not None:
+            return Ending.BY_ITSELF
+        self._asked_to_stop = True
+        steps = (
+            (signal.SIGINT, self._times.interrupt_s, Ending.INTERRUPTED),
+            (signal.SIGTERM, self._times.terminate_s, Ending.TERMINATED),
+            (signal.SIGKILL, self._times.terminate_s, Ending.KILLED),
+        )
+        for number, seconds, ending in steps:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            if self._wait(lambda: self._process.poll() is not None, seconds):
+                return ending
+        return Ending.KILLED
+
+    def _wait(self, over: Callable[[], bool], seconds: float, poll: float = _POLL_S) -> bool:
+        deadline = self._clock.monotonic() + seconds
+        while not over():
+            if self._clock.monotonic() >= deadline:
+                return False
+            self._clock.sleep(poll)
+        return True
+
+
+def _popen(argv: tuple[str, ...], environment: Mapping[str, str], place: Place) -> subprocess.Popen[bytes]:
+    with place.log.open("ab") as log:
+        return subprocess.Popen(
+            argv,
+            env=dict(environment),
+            cwd=place.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _must_exist(program: str, environment: Mapping[str, str], cwd: Path | None) -> None:
+    # A relative path with a slash is looked up by the child, in its own folder.
+    sought = str(Path(cwd or ".") / program) if "/" in program else program
+    if shutil.which(sought, path=environment.get("PATH", os.defpath)) is None:
+        raise MissingProgram(
+            f"There is no program {program!r} here that can be executed.",
+            "Install it, or give its full path; repro looks it up on the PATH that the server gets.",
+        )
+
+
+def _cannot_start(program: str, error: OSError) -> MissingProgram:
+    return MissingProgram(f"{program!r} could not be started: {error.strerror or error}.", "Try to run it by hand.")
