@@ -6,6 +6,7 @@ new.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -82,6 +83,18 @@ def test_the_installed_package_is_the_wheels_own(bin_folder: Path, tmp_path: Pat
     assert Path(done.stdout.strip()).is_relative_to(bin_folder.parent), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("kind", DATA)
+def test_the_installed_package_finds_its_own_data(bin_folder: Path, tmp_path: Path, kind: str) -> None:
+    program = (
+        f"from repro.recipe.find import data_folder; print(*sorted(data_folder({kind!r}).glob('*.toml')), sep='\\n')"
+    )
+    done = run([bin_folder / "python", "-c", program], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [Path(line) for line in done.stdout.splitlines()]
+    assert [path.name for path in found] == sorted(path.name for path in (REPO / kind).glob("*.toml"))
+    assert all(path.is_relative_to(bin_folder.parent) for path in found)
+
+
 def test_the_command_says_its_version(bin_folder: Path, tmp_path: Path) -> None:
     done = run([bin_folder / "repro", "--version"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -93,6 +106,13 @@ def test_the_command_helps(bin_folder: Path, tmp_path: Path, arguments: list[str
     done = run([bin_folder / "repro", *arguments], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Usage: repro")
+
+
+@pytest.mark.skipif(not (REPO / "repro/cli/schema.py").exists(), reason="there is no schema command yet")
+def test_the_installed_command_knows_the_files_it_reads(bin_folder: Path, tmp_path: Path) -> None:
+    done = run([bin_folder / "repro", "schema", "scenario"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["type"] == "object"
 
 
 def unpack(wheel: Path, folder: Path, python: str = THIS_PYTHON) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import repro
+from repro.recipe.find import data_folder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -84,6 +85,11 @@ def test_an_undeclared_import_is_seen(tmp_path: Path) -> None:
 def test_the_version_is_one_and_well_formed(project: dict[str, Any]) -> None:
     assert "version" in project["dynamic"], "the version is written in repro/__init__.py alone"
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", repro.__version__)
+
+
+@pytest.mark.parametrize("kind", ["baselines", "scenarios"])
+def test_a_checkout_reads_the_data_at_its_top(kind: str) -> None:
+    assert data_folder(kind) == REPO / kind
 
 
 def test_types_are_shipped() -> None:
