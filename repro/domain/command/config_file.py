@@ -6,12 +6,13 @@ Source: _pull_args_from_config and load_config_file in vllm/utils/argparse_utils
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from repro.domain.command.command import Command
-from repro.domain.command.flag import Flag, FlagValue, make_flag
-from repro.domain.command.flag_names import canonical, read_name
+from repro.domain.command.flag import Flag
+from repro.domain.command.flag_names import read_name, spec_of
+from repro.domain.command.flag_reader import read_arguments
 from repro.domain.command.flag_spec import FlagKind
 from repro.domain.command.settings import with_value
 
@@ -22,21 +23,31 @@ def apply_config(command: Command, config: Mapping[str, object]) -> Command:
     A key with the value false counts only where vLLM has a `--no-` form; flags that collect get the file's values
     first.
     """
+    below = read_arguments([token for key, value in config.items() for token in _tokens(key, value)])
     written = {f.name.partition(".")[0] for f in command.flags}
-    model = command.model
-    below: list[Flag] = []
-    for key, value in config.items():
-        name = canonical(key)
-        if name == "--model":
-            model = model if model is not None else str(value)
-        elif name not in written or _collects(name):
-            below += _flags_of(name, value)
-    flags = (*below, *with_value(command.flags, "--config", None))
+    kept = [
+        f for f in below.flags if f.name != "--model" and (f.name.partition(".")[0] not in written or _collects(f.name))
+    ]
+    extras = (
+        *(() if below.model is None or _names_model(below.flags) else (below.model,)),
+        *below.extras,
+        *command.extras,
+    )
+    model = command.model if command.model is not None or not _names_model(below.flags) else below.model
     position = command.model_position
-    if position is None and command.model is None and model is not None:
+    if command.model is None and model is not None:
         position = 0
-    moved = position + len(below) if position else position
-    return replace(command, model=model, flags=flags, model_position=moved)
+    return replace(
+        command,
+        model=model,
+        flags=(*kept, *with_value(command.flags, "--config", None)),
+        model_position=position + len(kept) if position else position,
+        extras=extras,
+    )
+
+
+def _names_model(flags: Sequence[Flag]) -> bool:
+    return any(f.name == "--model" for f in flags)
 
 
 def _collects(name: str) -> bool:
@@ -44,24 +55,17 @@ def _collects(name: str) -> bool:
     return spec is not None and spec.kind is FlagKind.REPEATED
 
 
-def _flags_of(name: str, value: object) -> list[Flag]:
-    spec = read_name(name).spec
+def _tokens(key: str, value: object) -> tuple[str, ...]:
+    """One entry of the file as the words that vLLM makes of it; a list for a flag of one value goes wrong here as
+    there.
+    """
+    written = "--" + key
     if isinstance(value, bool):
+        spec = spec_of(key)
         negatable = spec is not None and spec.kind is FlagKind.BOOLEAN
-        return [make_flag(name, value)] if value or negatable else []
+        return (written,) if value else (f"--no-{key}",) if negatable else ()
     if isinstance(value, list | tuple):
-        items = tuple(str(item) for item in value)
-        return (
-            [make_flag(name, each) for each in (items if _collects(name) else [_several(name, items)])] if items else []
-        )
+        return (written, *(str(item) for item in value)) if value else ()
     if isinstance(value, dict):
-        return [make_flag(name, json.dumps(value, ensure_ascii=False))]
-    return [make_flag(name, str(value))]
-
-
-def _several(name: str, items: tuple[str, ...]) -> FlagValue:
-    """A list for a flag of one value would be refused by vLLM behind its first item; JSON lists are meant as JSON."""
-    spec = read_name(name).spec
-    if spec is not None and spec.kind is FlagKind.JSON:
-        return json.dumps(list(items), ensure_ascii=False)
-    return items if spec is None or spec.kind is FlagKind.SEVERAL else items[0]
+        return (written, json.dumps(value, ensure_ascii=False))
+    return (written, str(value))

@@ -37,6 +37,7 @@ _WITHOUT_VALUE = frozenset(
     "--disable-content-trust --replace --rmi --no-hosts --env-host --http-proxy "
     "--read-only-tmpfs --help".split()
 )
+_OFFICIAL = re.compile(r"(?:^|/)vllm/(vllm-openai[\w-]*)(?::([\w.-]+))?(?:@|$)")
 _CLIENT_VALUES = frozenset(
     "-H --host -c --context --config -l --log-level --tlscacert --tlscert --tlskey --connection --url".split()
 )
@@ -134,6 +135,16 @@ class Container:
         option = Flag("--env", written, text, tokens=(written, text))
         return replace(self, options=(*kept[:place], option, *kept[place:]))
 
+    def passing_through(self, name: str) -> Container:
+        """The same with `-e NAME=…` written as `-e NAME`: the client takes the value from its own environment."""
+        options = [
+            Flag("--env", f.written, name, tokens=(f.written, name))
+            if f.name == "--env" and str(f.value).partition("=")[0] == name
+            else f
+            for f in self.options
+        ]
+        return replace(self, options=tuple(options))
+
     def argv(self) -> tuple[str, ...]:
         """From the client up to and including the image."""
         return (*self.client, *(token for option in self.options for token in option.argv()), self.image)
@@ -197,13 +208,18 @@ def _entry(container: Container, after: Sequence[str]) -> tuple[str, ...]:
     """What runs in front of the words after the image."""
     if container.entrypoint is not None:
         return (container.entrypoint,) if container.entrypoint else ()
-    repository, _, tag = container.image.partition("@")[0].rpartition("/")[2].partition(":")
-    if repository.startswith("vllm-openai") and "vllm/" in container.image:
-        return _official_entry(repository, tag)
+    official = _OFFICIAL.search(container.image)
+    if official:
+        return _official_entry(official[1], official[2] or "")
     if after and not after[0].startswith("-"):
         return ()
-    raise UnresolvedWrapper(
-        f"What {container.image} runs is written in the image and is not seen from here.",
+    raise unknown_entrypoint(container.image)
+
+
+def unknown_entrypoint(image: str) -> UnresolvedWrapper:
+    """The error for an image whose entrypoint would have to be known."""
+    return UnresolvedWrapper(
+        f"What {image} runs is written in the image and is not seen from here.",
         'Give --container NAME or --pid of the running server, its log with "non-default args", or --entrypoint.',
     )
 

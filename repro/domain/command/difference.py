@@ -49,7 +49,7 @@ def _flags(a: Command, b: Command) -> Iterator[Difference]:
 def _names(a: Command, b: Command) -> Iterator[str]:
     """Every flag once. A dotted part stands for itself unless one of the two writes the whole object in one piece."""
     whole = {f.name for c in (a, b) for f in c.flags if "." not in f.name}
-    seen = {"--model", "--config"} - ({"--config"} if a.config_path != b.config_path else set())
+    seen = {"--model"}
     for flag in (*a.flags, *b.flags):
         base = flag.name.partition(".")[0]
         name = base if base in whole else flag.name

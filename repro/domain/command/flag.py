@@ -16,8 +16,7 @@ from repro.domain.command.flag_spec import FlagKind
 FlagValue: TypeAlias = str | bool | tuple[str, ...] | None
 """True and False: `--x`, `--no-x` written; str: one value; tuple: several values or a repeated flag; None: absent."""
 
-_NEGATIVE_NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
-_FLAG_NAME = re.compile(r"--?[A-Za-z][^\s=]*(=|$)", re.DOTALL)
+_FLAG_NAME = re.compile(r"--?[A-Za-z][^\s=]*(=|\Z)")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Flag:
 
 def looks_like_flag(token: str) -> bool:
     """argparse's rule: begins with a dash and is neither a negative number nor a text with spaces."""
-    return bool(_FLAG_NAME.match(token)) and not _NEGATIVE_NUMBER.match(token)
+    return _FLAG_NAME.match(token) is not None
 
 
 def make_flag(name: str, value: FlagValue, like: Flag | None = None) -> Flag:

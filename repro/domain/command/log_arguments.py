@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
 
 from repro.domain.command.command import Command
 from repro.domain.command.flag import Flag, FlagValue, make_flag
@@ -17,9 +16,11 @@ from repro.domain.command.flag_names import canonical, read_name
 from repro.domain.command.flag_spec import FlagKind
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_NON_DEFAULT = re.compile(r"non-default args:\s*\{(.*)\}", re.DOTALL)
-_NAMESPACE = re.compile(r"args:\s*Namespace\((.*)\)", re.DOTALL)
+_NON_DEFAULT = re.compile(r"non-default args:\s*\{")
+_NAMESPACE = re.compile(r"args:\s*Namespace\(")
+_LORA = re.compile(r"LoRAModulePath\(name='([^']+)', path='([^']+)', base_model_name=None[^()]*\)")
 _NO_FLAG = frozenset("model model_tag subparser dispatch_function config cmd func".split())
+_MASKS = ("***", "<redacted>")
 _ENUM = re.compile(r"<[\w.]+: '?([^'>]*)'?>|[A-Z]\w*\.(\w+)")
 _API_SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 
@@ -28,24 +29,25 @@ def parse_non_default_args(line: str) -> Command | None:
     """The command that a log line tells of, None when the line holds no arguments.
 
     Values that the line does not give back (masked secrets, objects) are left out and named in `Command.unread`. The
-    program is `vllm serve` where the line has a model_tag, the API server's module otherwise.
+    program is `vllm serve`, except for a Namespace without model_tag, which only the API server's module prints.
     """
-    text = _ANSI.sub("", line).strip()
+    text = _ANSI.sub("", line)
     non_default, namespace = _NON_DEFAULT.search(text), _NAMESPACE.search(text)
     if non_default:
-        items = list(_items(non_default[1], ":"))
+        items = _items(text[non_default.end() :], ":")
     elif namespace:
-        items = list(_items(namespace[1], "="))
+        items = _items(text[namespace.end() :], "=")
     else:
         return None
-    found = {_key(key): value for key, value in items}
-    serves = "model_tag" in found
+    if items is None:
+        return None
     flags: list[Flag] = []
     unread: list[str] = []
-    for key, raw in found.items():
+    for key, raw in items.items():
         if key not in _NO_FLAG:
             _read(key, raw, flags, unread)
-    model = next((str(v) for k in ("model_tag", "model") if (v := _literal(found.get(k, "None"))) is not None), None)
+    model = next((str(v) for k in ("model_tag", "model") if (v := _literal(items.get(k, "None"))) is not None), None)
+    serves = "model_tag" in items or not namespace
     if not serves and model is not None:
         flags.insert(0, make_flag("--model", model))
     return Command(
@@ -60,10 +62,11 @@ def parse_non_default_args(line: str) -> Command | None:
 def _read(key: str, raw: str, flags: list[Flag], unread: list[str]) -> None:
     name = canonical(key)
     spec = read_name(name).spec
-    value = _literal(raw)
+    adapters = [f"{name}={path}" for name, path in _LORA.findall(raw)]
+    value = adapters if adapters and len(adapters) == raw.count("LoRAModulePath(") else _literal(raw)
     if value is None and raw.strip() == "None":
         return
-    if value is None or "<redacted>" in raw or (spec is not None and spec.secret and "***" in raw):
+    if value is None or value in _MASKS:
         unread.append(name)
         return
     fitting = _fitting(value, spec.kind if spec is not None else None)
@@ -99,15 +102,13 @@ def _literal(raw: str) -> object:
         return (member[1] or member[2]) if member else None
 
 
-def _key(text: str) -> str:
-    return text.strip().strip("'\"")
-
-
-def _items(text: str, between: str) -> Iterator[tuple[str, str]]:
-    """Split "a=1, b=[2, 3]" (or "'a': 1, …") at the commas and separators that stand outside brackets and quotes."""
-    depth, quote, begin, key = 0, "", 0, ""
-    skip = False
-    for at, char in enumerate(text + ","):
+def _items(text: str, between: str) -> dict[str, str] | None:
+    """Split "a=1, b=[2, 3])" (or "'a': 1, …}") at the commas and separators outside brackets and quotes, up to the
+    bracket that closes it; None where it is cut off before.
+    """
+    found: dict[str, str] = {}
+    depth, quote, begin, key, skip = 0, "", 0, "", False
+    for at, char in enumerate(text):
         if skip or (quote and char not in (quote, "\\")):
             skip = False
         elif quote:
@@ -117,11 +118,14 @@ def _items(text: str, between: str) -> Iterator[tuple[str, str]]:
             quote = char
         elif char in "([{<":
             depth += 1
-        elif char in ")]}>":
+        elif depth and char in ")]}>":
             depth -= 1
         elif depth == 0 and char == between and not key:
-            key, begin = text[begin:at], at + 1
-        elif depth == 0 and char == ",":
+            key, begin = text[begin:at].strip().strip("'\""), at + 1
+        elif depth == 0 and char in ",)}":
             if key:
-                yield key, text[begin:at]
+                found[key] = text[begin:at]
             key, begin = "", at + 1
+            if char != ",":
+                return found
+    return None

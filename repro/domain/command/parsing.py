@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from repro.domain.command.command import Command
-from repro.domain.command.container import read_container
+from repro.domain.command.container import read_container, unknown_entrypoint
 from repro.domain.command.flag_reader import read_arguments
 from repro.domain.command.program import HINT, SHELL_BUILTINS, Start, find_start, not_started
 from repro.domain.command.shell_words import ASSIGNMENT, read_shell
@@ -42,7 +42,10 @@ def parse(text_or_argv: str | Sequence[str], variables: Mapping[str, str] | None
     if isinstance(text_or_argv, str):
         command = _from_text(text_or_argv, variables or {})
     else:
-        command = _from_words(tuple(text_or_argv), _Context(variables or {}))
+        words = tuple(text_or_argv)
+        if len(words) == 1 and " " in words[0]:  # one quoted word: a whole line was meant
+            return parse(words[0], variables)
+        command = _from_words(words, _Context(variables or {}))
     return _without_builtins(command)
 
 
@@ -121,37 +124,48 @@ def _in_shell(words: tuple[str, ...], start: Start, context: _Context) -> Comman
     """`bash -c "…"`: the text inside is the command; variables set outside reach it."""
     outside = dict((*context.exported, *start.pairs))
     inner = _from_text(words[start.end], {**context.variables, **outside})
+    if inner.container is not None:  # the shell adds nothing to a container's start
+        return _called_by(inner, start.launcher, tuple(outside.items()), context)
     merged = {**outside, **dict(inner.environment)}
     wrapper = inner.wrapper or (*start.launcher, *words[start.at : start.end])
-    return replace(
-        inner,
-        environment=tuple(merged.items()),
-        wrapper=wrapper,
-        prelude=(*context.prelude, *inner.prelude),
-        container=inner.container,
-    )
+    prelude = (*context.prelude, *inner.prelude)
+    return replace(inner, environment=tuple(merged.items()), wrapper=wrapper, prelude=prelude)
 
 
 def _in_container(words: tuple[str, ...], start: Start, context: _Context) -> Command:
     """`docker run …`: the words behind the image, after those that the image puts in front, are the command."""
     container, after = read_container(words[start.at :])
-    inner = _from_words((*container.entry, *after), _Context(context.variables, context.unexpanded))
-    passed = [n for n, v in container.environment if v == f"${n}" and n in context.unexpanded]
-    merged = {n: v for n, v in container.environment if n not in passed}
+    words = (*container.entry, *after)
+    if find_start(words) is None and not container.entry and "-m" not in words:
+        raise unknown_entrypoint(container.image)
+    inner = _from_words(words, _Context(context.variables, context.unexpanded))
+    for name in [n for n, v in container.environment if v == f"${n}" and n in context.unexpanded]:
+        container = container.passing_through(name)
+    merged = dict(container.environment)
     for name, value in inner.environment:
         if name in merged:
             container = container.with_environment(name, value)
         merged[name] = value
-    outer = [f"{name}={value}" for name, value in (*context.exported, *start.pairs)]
-    client = (*start.launcher, *(("env", *outer) if outer else ()), *container.client)
-    return replace(
+    command = replace(
         inner,
         environment=tuple(merged.items()),
-        environment_from=(*container.environment_from, *passed, *inner.environment_from),
-        container=replace(container, client=client),
-        prelude=(*context.prelude, *inner.prelude),
+        environment_from=(*container.environment_from, *inner.environment_from),
+        container=container,
         unexpanded=context.unexpanded,
     )
+    return _called_by(command, start.launcher, (*context.exported, *start.pairs), context)
+
+
+def _called_by(
+    command: Command, launcher: tuple[str, ...], pairs: tuple[tuple[str, str], ...], context: _Context
+) -> Command:
+    """A container's command with what stands in front of its client; variables there are the client's, not vLLM's."""
+    if command.container is None:
+        return command
+    outer = tuple(f"{name}={value}" for name, value in pairs)
+    client = (*launcher, *(("env", *outer) if outer else ()), *command.container.client)
+    prelude = (*context.prelude, *command.prelude)
+    return replace(command, container=replace(command.container, client=client), prelude=prelude)
 
 
 def _without_builtins(command: Command) -> Command:

@@ -28,7 +28,8 @@ _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _SERVE_MODULES = ("vllm", "vllm.entrypoints.cli.main", "vllm.scripts", "repro.simulator")
 _MODULE_FILES = tuple("/" + module.replace(".", "/") + ".py" for module in _MODULES)
 _OTHER_STARTERS = frozenset(
-    "make just task bazel systemctl sbatch salloc kubectl helm docker-compose supervisord supervisorctl".split()
+    "make just task bazel systemctl sbatch salloc kubectl helm docker-compose supervisord supervisorctl "
+    "if then else elif for while until do case function {".split()
 )
 
 HINT = (

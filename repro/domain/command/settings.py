@@ -51,8 +51,9 @@ def with_value(flags: Sequence[Flag], name: str, value: FlagValue) -> tuple[Flag
             return with_value(flags, base, json.dumps(inside, ensure_ascii=False) if inside else None)
     gone = [i for i, f in enumerate(flags) if f.name == target or f.name.startswith(target + ".")]
     kept = [f for i, f in enumerate(flags) if i not in gone]
-    if value is None:
-        return tuple(kept)
+    spec = read_name(target).spec
+    if value is None or (value is False and spec is not None and spec.kind is FlagKind.SWITCH):
+        return tuple(kept)  # a switch has no --no- form: off is absent
     place = gone[-1] - len(gone) + 1 if gone else len(kept)
     like = flags[gone[-1]] if gone and flags[gone[-1]].name == target else None
     return (*kept[:place], *_made(target, value, like), *kept[place:])

@@ -82,6 +82,7 @@ class _Reader:
             end = text.find("\n", at)
             self._at = len(text) if end < 0 else end
         elif redirection:
+            self._refuse_documents(redirection.group(2))
             self._end_word()
             self._at = redirection.end()
             self._skip_next = redirection[3] is None
@@ -90,6 +91,13 @@ class _Reader:
         else:
             self._in_word = True
             self._character(char)
+
+    def _refuse_documents(self, operator: str) -> None:
+        if operator in ("<<", "<<<") or self.text.startswith(("<(", ">("), self._at):
+            raise UnresolvedWrapper(
+                f"The command is fed by {operator}, which only a running shell could follow.",
+                "Give the vllm command by itself.",
+            )
 
     def _character(self, char: str) -> None:
         match char:
