@@ -125,7 +125,9 @@ def _without_listening_and_secrets(command: Command, notes: list[str]) -> tuple[
         if is_secret_name(variable) or holds_secret(value):
             command = command.with_environment(variable, None)
             passed_on.append(variable)
-            notes.append(f"{variable} is a secret: export it; it is passed on by name only and is never written.")
+            notes.append(
+                f"{variable} is passed on by name only: export it before a search; its value is never written."
+            )
     return command, tuple(passed_on)
 
 
