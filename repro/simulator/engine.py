@@ -211,9 +211,13 @@ class Engine:
         elif fault.do in ("error", "broken_tool_call"):
             failure_log.print_request_error(self._log, fault, self._wording)
         if fault.do == "error":
-            message = failure_log.root_of(fault, self._wording, input_tokens=len(request.prompt))
+            root = failure_log.root_of(fault, self._wording, input_tokens=len(request.prompt))
             server_side = fault.status >= 500
-            raise Refused(fault.status, message, "InternalServerError" if server_side else "BadRequestError")
+            raise Refused(
+                fault.status,
+                failure_log.without_name(root),
+                "InternalServerError" if server_side else "BadRequestError",
+            )
 
     def _die(self, fault: Fault, request: Request) -> None:
         with self._changed:

@@ -7,6 +7,7 @@ consequence. While serving the engine dumps its input before it names the cause,
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,9 @@ _WORKER_FAILED = (
     "See stack trace for root cause."
 )
 _START_FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+# `package.SomethingError: `, and the part of a pydantic error that a message stands in.
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
+_PYDANTIC = re.compile(r"(.*\n  Value error, ).*?( \[type=.*)", re.DOTALL)
 _ENGINE_DEAD_ERROR = f"vllm.v1.engine.exceptions.EngineDeadError: {ENGINE_DEAD}"
 
 
@@ -54,14 +58,23 @@ class Wording:
 
 
 def root_of(fault: Fault, wording: Wording, **more: Any) -> str:
-    """The exception's own lines. A `message` replaces the message and keeps the exception's name."""
+    """The exception's own lines. A `message` takes the place of the message; a name in front of it that of the name."""
     text = TEXTS[fault.family]
     serving = fault.stage is Stage.SERVING and text.serving_root
     known = text.serving_root if serving else text.root
     if fault.message is None:
         return wording.fill(known, **more)
-    name, colon, _ = known.partition(": ")
-    return f"{name}: {fault.message}" if colon and " " not in name else fault.message
+    if _NAMED.match(fault.message):
+        return fault.message
+    if match := _PYDANTIC.match(known):
+        return wording.fill(match[1]) + fault.message + wording.fill(match[2])
+    named = _NAMED.match(known)
+    return (named[0] if named else "") + fault.message
+
+
+def without_name(root: str) -> str:
+    """An exception's message without its name, as HTTP answers show it."""
+    return _NAMED.sub("", root)
 
 
 def print_start_failure(log: Log, fault: Fault, wording: Wording) -> int:
@@ -179,5 +192,5 @@ def _print_dump(log: Log, wording: Wording, request: Request) -> None:
 
 
 def _worker_failed_with(root: str) -> str:
-    said = root.partition(": ")[2] or root
-    return f"RuntimeError: Worker failed with error '{said}', please check the stack trace above for the root cause"
+    said = f"Worker failed with error '{without_name(root)}'"
+    return f"RuntimeError: {said}, please check the stack trace above for the root cause"

@@ -11,18 +11,8 @@ from dataclasses import dataclass, field
 
 from repro.domain.failure import Family
 from repro.domain.stage import Stage
-from repro.simulator.traceback_frames import (
-    CONFIG,
-    EXECUTE,
-    INIT_DEVICE,
-    INIT_GROUP,
-    KV_CHECK,
-    LOAD,
-    NCCL,
-    PROFILE,
-    SCHEDULE,
-    Frame,
-)
+from repro.simulator import traceback_frames as at
+from repro.simulator.traceback_frames import Frame
 
 # When a start can fail, in time order. A fault's stage chooses the moment unless its text names another for that stage.
 MOMENTS = ("arguments", "import", "bind", "config", "device", "group", "weights", "engine", "cache", "api")
@@ -113,7 +103,7 @@ TEXTS: dict[Family, FaultText] = {
             "caution. If the model uses relative position encoding (RoPE), positions exceeding derived_max_model_len lead to nan."
         )
         + _PYDANTIC_END,
-        frames=CONFIG,
+        frames=at.CONFIG,
         process="api",
         moments={Stage.ENGINE_INIT: "config"},
     ),
@@ -122,7 +112,7 @@ TEXTS: dict[Family, FaultText] = {
             text="Model architectures ['{architecture}'] are not supported for now. Supported architectures: dict_keys(['AfmoeForCausalLM', 'ApertusForCausalLM'])"
         )
         + _PYDANTIC_END,
-        frames=CONFIG,
+        frames=at.CONFIG,
         process="api",
         moments={Stage.ENGINE_INIT: "config"},
     ),
@@ -155,32 +145,32 @@ TEXTS: dict[Family, FaultText] = {
         root="RuntimeError: The NVIDIA driver on your system is too old (found version 12090). Please update your GPU driver by "
         "downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx Alternatively, go to: "
         "https://pytorch.org to install a PyTorch version that has been compiled with your version of the CUDA driver.",
-        frames=(*INIT_DEVICE, ("torch/cuda/__init__.py", 478, "_lazy_init", "torch._C._cuda_init()")),
+        frames=(*at.INIT_DEVICE, ("torch/cuda/__init__.py", 478, "_lazy_init", "torch._C._cuda_init()")),
     ),
     Family.CUDA_INIT: FaultText(
         root="RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
         "NumCudaDevices() that might have already set an error? Error 802: system not yet initialized",
-        frames=(*INIT_DEVICE, ("torch/cuda/__init__.py", 478, "_lazy_init", "torch._C._cuda_init()")),
+        frames=(*at.INIT_DEVICE, ("torch/cuda/__init__.py", 478, "_lazy_init", "torch._C._cuda_init()")),
     ),
     Family.NCCL: FaultText(
         root="RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
-        frames=(*INIT_GROUP[:2], *NCCL),
+        frames=(*at.INIT_GROUP[:2], *at.NCCL),
         debug_noise=("node0:4242:4801 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'",),
         serving_root="RuntimeError: NCCL error: remote process exited or there was a network error",
         serving_frames=(
-            *EXECUTE,
+            *at.EXECUTE,
             ("vllm/distributed/device_communicators/pynccl.py", 212, "all_reduce", "self.nccl.ncclAllReduce("),
-            NCCL[1],
+            at.NCCL[1],
         ),
     ),
     Family.GLOO: FaultText(
         root="RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:59019",
-        frames=INIT_GROUP,
-        serving_frames=EXECUTE,
+        frames=at.INIT_GROUP,
+        serving_frames=at.EXECUTE,
     ),
     Family.RENDEZVOUS_TIMEOUT: FaultText(
         root="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
-        frames=(*INIT_GROUP, ("torch/distributed/rendezvous.py", 199, "_create_c10d_store", "return TCPStore(")),
+        frames=(*at.INIT_GROUP, ("torch/distributed/rendezvous.py", 199, "_create_c10d_store", "return TCPStore(")),
     ),
     Family.SHM: FaultText(
         root="OSError: [Errno 28] No space left on device: '/dev/shm/psm_3f1c8a92'",
@@ -196,14 +186,14 @@ TEXTS: dict[Family, FaultText] = {
     Family.WEIGHTS_MISSING: FaultText(
         root="RuntimeError: Cannot find any model weights with `{model}`",
         frames=(
-            *LOAD,
+            *at.LOAD,
             ("vllm/model_executor/model_loader/default_loader.py", 259, "_prepare_weights", "raise RuntimeError("),
         ),
     ),
     Family.WEIGHTS_CORRUPT: FaultText(
         root="safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
         frames=(
-            *LOAD,
+            *at.LOAD,
             (
                 "vllm/model_executor/model_loader/weight_utils.py",
                 1187,
@@ -214,14 +204,14 @@ TEXTS: dict[Family, FaultText] = {
     ),
     Family.PERMISSION: FaultText(
         root="PermissionError: [Errno 13] Permission denied: '{model}/model-00001-of-000096.safetensors'",
-        frames=LOAD,
+        frames=at.LOAD,
     ),
     Family.OOM_GPU: FaultText(
         root=_OUT_OF_MEMORY.format(size="14.00 GiB", free="5.55 GiB"),
-        frames=LOAD,
+        frames=at.LOAD,
         serving_root=_OUT_OF_MEMORY.format(size="2.62 GiB", free="1.08 GiB"),
         serving_frames=(
-            *EXECUTE,
+            *at.EXECUTE,
             (
                 "vllm/model_executor/layers/fused_moe/modular_kernel.py",
                 1402,
@@ -236,20 +226,20 @@ TEXTS: dict[Family, FaultText] = {
         "model length is 734720. Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
         "decreasing `max_model_len` when initializing the engine. See "
         "https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details.",
-        frames=KV_CHECK,
+        frames=at.KV_CHECK,
         process="engine",
         moments={Stage.ENGINE_INIT: "cache"},
     ),
     Family.KERNEL_COMPILE: FaultText(
         root="triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n"
         "ptxas fatal   : Value 'sm_103a' is not defined for option 'gpu-name'\n",
-        frames=(*PROFILE, ("triton/backends/nvidia/compiler.py", 461, "make_cubin", "raise PTXASError(error)")),
+        frames=(*at.PROFILE, ("triton/backends/nvidia/compiler.py", 461, "make_cubin", "raise PTXASError(error)")),
     ),
     Family.ILLEGAL_MEMORY_ACCESS: FaultText(
         root="torch.AcceleratorError: CUDA error: an illegal memory access was encountered" + _CUDA_ADVICE,
-        frames=(*PROFILE, ("torch/cuda/__init__.py", 1085, "synchronize", "return torch._C._cuda_synchronize()")),
+        frames=(*at.PROFILE, ("torch/cuda/__init__.py", 1085, "synchronize", "return torch._C._cuda_synchronize()")),
         serving_frames=(
-            *EXECUTE,
+            *at.EXECUTE,
             ("vllm/v1/worker/gpu/async_utils.py", 74, "get_output", "self.copy_event.synchronize()"),
         ),
     ),
@@ -260,7 +250,7 @@ TEXTS: dict[Family, FaultText] = {
         moments={Stage.ENGINE_INIT: "cache"},
         serving_root="AssertionError: prefix cache hit of 3073 tokens is not aligned with block size 1536",
         serving_frames=(
-            *SCHEDULE,
+            *at.SCHEDULE,
             (
                 "vllm/v1/core/single_type_kv_cache_manager.py",
                 968,
@@ -284,8 +274,8 @@ TEXTS: dict[Family, FaultText] = {
     ),
     Family.OTHER: FaultText(
         root="RuntimeError: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb, m, n, k)`",
-        frames=PROFILE,
-        serving_frames=EXECUTE,
+        frames=at.PROFILE,
+        serving_frames=at.EXECUTE,
     ),
     Family.OOM_HOST: FaultText(root="", starting_deed="kill", serving_deed="kill"),
     Family.ENGINE_DEAD: FaultText(root="", starting_deed="kill", serving_deed="kill"),

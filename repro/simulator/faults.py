@@ -3,7 +3,7 @@
 Top-level keys
     seed            whole number, default 0. With `probability`, decides which requests are hit: always the same ones.
     launch_counter  path of a small file, relative to the fault file. Each launch adds one to it and the number enters
-                    the draw, so that a flaky fault hits other requests after a restart. Without it every launch is alike.
+                    the draw, so that a flaky fault hits other requests after a restart; else every launch is alike.
     fault           list of tables ([[fault]] in TOML); the first one that holds is played, in the file's order.
 
 Keys of a fault

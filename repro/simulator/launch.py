@@ -174,7 +174,7 @@ def _own_refusal(arguments: ServeArguments, moment: str, facts: Facts) -> Fault 
     parser = arguments.value("tool_call_parser")
     if moment == "arguments" and arguments.value("enable_auto_tool_choice") and not parser:
         wanted = "Error: --enable-auto-tool-choice requires --tool-call-parser"
-        return _fault(Stage.ENGINE_INIT, Family.OTHER, f"TypeError: {wanted}")
+        return _fault(Stage.ENGINE_INIT, Family.CONFIG_INVALID, f"TypeError: {wanted}")
     if moment == "bind" and arguments.value("enable_auto_tool_choice") and parser not in TOOL_PARSERS:
         return _fault(Stage.ENGINE_INIT, Family.TOOL_PARSER)
     longest = startup_log.facts_of(arguments.model).longest_context

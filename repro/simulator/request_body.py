@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from repro.simulator import tokens
 from repro.simulator.arguments import ServeArguments
 
 Body = dict[str, Any]
+Result = TypeVar("Result")
 
 
 class Refused(Exception):
@@ -53,6 +56,20 @@ class Request:
     thinks: bool = False
 
 
+def well_formed(read: Callable[..., Result]) -> Callable[..., Result]:
+    """Turn what a wrongly typed field raises deep inside into the 400 that vLLM's own body check gives."""
+
+    @wraps(read)
+    def reading(*given: Any) -> Result:
+        try:
+            return read(*given)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise Refused(400, f"1 validation error:\n  {{'type': 'value_error', 'msg': '{error}'}}") from None
+
+    return reading
+
+
+@well_formed
 def read_chat(body: Body, arguments: ServeArguments, max_model_len: int) -> Request:
     """The request of a `/v1/chat/completions` body."""
     messages = body.get("messages")
@@ -67,6 +84,7 @@ def read_chat(body: Body, arguments: ServeArguments, max_model_len: int) -> Requ
     return _request(body, arguments, max_model_len, tokens.encode(text), text, tools=tools, tool=tool, named=named)
 
 
+@well_formed
 def read_completion(body: Body, arguments: ServeArguments, max_model_len: int) -> list[Request]:
     """The requests of a `/v1/completions` body, one for each prompt: text, token numbers, or a list of either."""
     _check_model(body, arguments)
@@ -87,6 +105,7 @@ def read_completion(body: Body, arguments: ServeArguments, max_model_len: int) -
     return requests
 
 
+@well_formed
 def read_tokenize(body: Body) -> tuple[int, ...]:
     """The tokens of a `/tokenize` body: of `messages` with the chat frame, or of `prompt`."""
     if isinstance(body.get("messages"), list):

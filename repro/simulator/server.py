@@ -7,25 +7,25 @@ next one after reading the answer finds it gone.
 
 from __future__ import annotations
 
-import json
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, cast
 
 from repro.simulator import answer_body, metrics, request_body, tokens
 from repro.simulator.arguments import ServeArguments
 from repro.simulator.engine import Answer, ClientGone, Engine, EngineDead
+from repro.simulator.exchange import JSON, Exchange
 from repro.simulator.failure_log import ENGINE_DEAD
 from repro.simulator.log import Log
 from repro.simulator.request_body import Refused, Request
 from repro.simulator.startup_log import VERSION, max_model_len_of
 
 _DEAD_BODY = {"error": {"message": ENGINE_DEAD, "type": "InternalServerError", "param": None, "code": 500}}
-_JSON = "application/json"
 
 
 @dataclass(frozen=True)
@@ -84,21 +84,17 @@ class LoopbackServer(ThreadingHTTPServer):
             self._idle.wait_for(lambda: self._exchanges == 0, seconds)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event; vLLM logs nothing either."""
+        """A client that went away is no event, vLLM logs nothing either; anything else is a defect and is shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+class Handler(Exchange):
+    """vLLM's paths on one connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
-    def version_string(self) -> str:
-        return "uvicorn"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Access lines are written in uvicorn's form by `_access`."""
+    def note_access(self, line: str) -> None:
+        if not self._serving.arguments.value("disable_uvicorn_access_log"):
+            self._serving.log.bare(line)
 
     @property
     def _serving(self) -> Serving:
@@ -116,9 +112,9 @@ class Handler(BaseHTTPRequestHandler):
                 "/health": self._health,
                 "/ping": self._health,
                 "/metrics": self._metrics,
-                "/version": lambda: self._send(200, {"version": VERSION}),
+                "/version": lambda: self.send(200, {"version": VERSION}),
                 "/v1/models": self._models,
-                "/load": lambda: self._send(200, {"server_load": self._serving.engine.counters.running}),
+                "/load": lambda: self.send(200, {"server_load": self._serving.engine.counters.running}),
             }
         )
 
@@ -138,9 +134,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._dispatch(routes)
         except Refused as refusal:
-            self._send(refusal.status, refusal.body)
+            self.send(refusal.status, refusal.body)
         except EngineDead:
-            self._send(500, _DEAD_BODY)
+            self.send(500, _DEAD_BODY)
         except (ClientGone, ConnectionError, TimeoutError):
             self.close_connection = True
         finally:
@@ -150,18 +146,18 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         keys = self._serving.arguments.value("api_key")
         if keys and path.startswith("/v1") and self.headers.get("Authorization") not in [f"Bearer {k}" for k in keys]:
-            self._read_bytes()
-            self._send(401, {"error": "Unauthorized"})
+            self.read_bytes()
+            self.send(401, {"error": "Unauthorized"})
         elif path in routes:
             routes[path]()
         else:
-            self._read_bytes()
-            self._send(404, {"detail": "Not Found"})
+            self.read_bytes()
+            self.send(404, {"detail": "Not Found"})
 
     def _health(self) -> None:
-        self._read_bytes()
+        self.read_bytes()
         dead = self._serving.engine.dead.is_set()
-        self._send_bytes(503 if dead else 200, b"", _JSON)
+        self.send_bytes(503 if dead else 200, b"", JSON)
         if dead:
             self.close_connection = True
             self._server.death_told.set()
@@ -179,16 +175,16 @@ class Handler(BaseHTTPRequestHandler):
             }
             for name in self._serving.arguments.served_names
         ]
-        self._send(200, {"object": "list", "data": data})
+        self.send(200, {"object": "list", "data": data})
 
     def _metrics(self) -> None:
         arguments = self._serving.arguments
         caching = bool(arguments.value("enable_prefix_caching"))
         page = metrics.page(self._serving.engine, arguments.served_names[0], caching, self._serving.started)
-        self._send_bytes(200, page.encode(), "text/plain; version=1.0.0; charset=utf-8")
+        self.send_bytes(200, page.encode(), "text/plain; version=1.0.0; charset=utf-8")
 
     def _tokenize(self) -> None:
-        body = self._read_body()
+        body = self.read_body()
         numbers = request_body.read_tokenize(body)
         shown: dict[str, Any] = {
             "count": len(numbers),
@@ -196,35 +192,35 @@ class Handler(BaseHTTPRequestHandler):
             "tokens": numbers,
             "token_strs": [tokens.decode([n]) for n in numbers] if body.get("return_token_strs") else None,
         }
-        self._send(200, shown)
+        self.send(200, shown)
 
     def _detokenize(self) -> None:
-        numbers = self._read_body().get("tokens")
+        numbers = self.read_body().get("tokens")
         if not isinstance(numbers, list) or not all(isinstance(n, int) and 0 <= n < 2**63 for n in numbers):
             raise Refused(400, "1 validation error:\n  {'loc': ('body', 'tokens'), 'msg': 'a list of token ids'}")
-        self._send(200, {"prompt": tokens.decode(numbers)})
+        self.send(200, {"prompt": tokens.decode(numbers)})
 
     def _chat(self) -> None:
-        request = request_body.read_chat(self._read_body(), self._serving.arguments, self._serving.max_model_len)
+        request = request_body.read_chat(self.read_body(), self._serving.arguments, self._serving.max_model_len)
         if request.stream:
             self._stream([request])
             return
         answer = self._run(request)
-        self._send(200, answer_body.whole_chat(request, answer, self._usage([request], [answer]), self._fingerprint))
+        self.send(200, answer_body.whole_chat(request, answer, self._usage([request], [answer]), self._fingerprint))
 
     def _completions(self) -> None:
-        body = self._read_body()
+        body = self.read_body()
         requests = request_body.read_completion(body, self._serving.arguments, self._serving.max_model_len)
         if requests[0].stream:
             self._stream(requests)
             return
         answers = [self._run(request) for request in requests]
         counted = self._usage(requests, answers)
-        self._send(200, answer_body.whole_completion(requests, answers, counted, self._fingerprint))
+        self.send(200, answer_body.whole_completion(requests, answers, counted, self._fingerprint))
 
     def _run(self, request: Request) -> Answer:
-        with self._serving.engine.admitted(request, self._still_there) as answer:
-            self._serving.engine.wait(answer.completion_tokens * self._serving.token_seconds, self._still_there)
+        with self._serving.engine.admitted(request, self.still_there) as answer:
+            self._serving.engine.wait(answer.completion_tokens * self._serving.token_seconds, self.still_there)
         return answer
 
     def _stream(self, requests: list[Request]) -> None:
@@ -232,27 +228,30 @@ class Handler(BaseHTTPRequestHandler):
         opened = False
         try:
             for index, request in enumerate(requests):
-                with self._serving.engine.admitted(request, self._still_there) as answer:
+                with self._serving.engine.admitted(request, self.still_there) as answer:
                     if not opened:
-                        self._open_stream()
+                        self.open_stream()
                         opened = True
                     self._write_chunks(self._chunks(request, answer, index))
                 answers.append(answer)
                 last = answer_body.last_chat_chunk(request, answer)
                 if not request.chat:
                     last = answer_body.last_completion_chunk(request, answer, index)
-                self._write_event(answer_body.event(last))
+                self.write_event(answer_body.event(last))
             if requests[0].include_usage:
                 counted = self._usage(requests, answers)
-                self._write_event(answer_body.event(answer_body.usage_chunk(requests[0], counted)))
+                self.write_event(answer_body.event(answer_body.usage_chunk(requests[0], counted)))
         except EngineDead:
-            # A stream has no status left to give; the error is an event in it, as in vLLM.
+            # vLLM has begun its stream before it knows; the error is an event in it, and the status stays 200.
             if not opened:
-                self._open_stream()
-            self._write_event(answer_body.event(_DEAD_BODY))
-        self._write_event(b"data: [DONE]\n\n")
-        self.wfile.write(b"0\r\n\r\n")
-        self.wfile.flush()
+                self.open_stream()
+            self.write_event(answer_body.event(_DEAD_BODY))
+        except Refused as refusal:
+            if not opened:
+                raise
+            self.write_event(answer_body.event(refusal.body))
+        self.write_event(b"data: [DONE]\n\n")
+        self.end_stream()
 
     def _chunks(self, request: Request, answer: Answer, index: int) -> Iterator[tuple[int, dict[str, Any]]]:
         interval = int(self._serving.arguments.value("stream_interval"))
@@ -263,8 +262,8 @@ class Handler(BaseHTTPRequestHandler):
     def _write_chunks(self, chunks: Iterator[tuple[int, dict[str, Any]]]) -> None:
         for count, chunk in chunks:
             if self._serving.token_seconds:
-                self._serving.engine.wait(count * self._serving.token_seconds, self._still_there)
-            self._write_event(answer_body.event(chunk))
+                self._serving.engine.wait(count * self._serving.token_seconds, self.still_there)
+            self.write_event(answer_body.event(chunk))
 
     def _usage(self, requests: list[Request], answers: list[Answer]) -> dict[str, Any]:
         details = bool(self._serving.arguments.value("enable_prompt_tokens_details"))
@@ -274,60 +273,3 @@ class Handler(BaseHTTPRequestHandler):
     def _fingerprint(self) -> str:
         parallel = self._serving.arguments.value("tensor_parallel_size")
         return f"vllm-{VERSION}{f'-tp{parallel}' if parallel > 1 else ''}-5107a7ed"
-
-    def _still_there(self) -> bool:
-        try:
-            return bool(self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def _read_bytes(self) -> bytes:
-        try:
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        except ValueError:
-            self.close_connection = True
-            raise Refused(400, "Content-Length is no number") from None
-
-    def _read_body(self) -> dict[str, Any]:
-        data = self._read_bytes()
-        try:
-            body = json.loads(data)
-        except ValueError as error:
-            raise Refused(
-                400, f"[{{'type': 'json_invalid', 'loc': ('body', 0), 'msg': '{error}'}}]", "Bad Request"
-            ) from None
-        if not isinstance(body, dict):
-            raise Refused(400, "[{'type': 'model_attributes_type', 'loc': ('body',)}]", "Bad Request")
-        return body
-
-    def _send(self, status: int, body: dict[str, Any]) -> None:
-        self._send_bytes(status, json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"), _JSON)
-
-    def _send_bytes(self, status: int, data: bytes, kind: str) -> None:
-        self._access(status)
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-        self.wfile.flush()
-
-    def _open_stream(self) -> None:
-        self._access(200)
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-
-    def _write_event(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        self.wfile.flush()
-
-    def _access(self, status: int) -> None:
-        if self._serving.arguments.value("disable_uvicorn_access_log"):
-            return
-        phrase = self.responses[status][0] if status in self.responses else ""
-        client = f"{self.client_address[0]}:{self.client_address[1]}"
-        self._serving.log.bare(f'INFO:     {client} - "{self.command} {self.path} HTTP/1.1" {status} {phrase}')
