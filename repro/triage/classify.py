@@ -108,7 +108,7 @@ def _by_type(name: str) -> Family:
             return Family.TIMEOUT
         case "ImportError" | "ModuleNotFoundError":
             return Family.IMPORT_ERROR
-        case "ValidationError" | "ArgumentError":
+        case "ValidationError" | "ArgumentError" | "NotImplementedError":
             return Family.CONFIG_INVALID
         case _:
             return Family.OTHER

@@ -10,7 +10,7 @@ from repro.triage.classify import ENGINE_PROCESSES, Ruling, find_pattern, rule
 from repro.triage.diagnosis import Diagnosis, ExitEvidence
 from repro.triage.evidence import Evidence, Piece
 from repro.triage.progress import Progress
-from repro.triage.tables import PatternTable
+from repro.triage.tables import PROGRESS, Pattern, PatternTable
 from repro.triage.template import template
 
 _LONG_SILENCE = 30.0  # seconds; a step of a serving engine that says nothing for longer was stuck before the stop
@@ -46,8 +46,8 @@ def diagnose(
     choice = _choose(table, progress, evidence)
     if choice is None:
         return _silent(base, progress, evidence, exit_)
-    choice = _with_exit(choice, exit_)
-    piece = _earliest_trace(choice, evidence)
+    choice = _earliest_trace(_with_exit(choice, exit_), evidence)
+    piece = choice.piece
     return replace(
         base,
         stage=choice.ruling.stage,
@@ -55,7 +55,9 @@ def diagnose(
         root_line_no=piece.number,
         root_line=piece.line,
         root_template=template(piece.line),
-        consequences=tuple(n for n in sorted(set(evidence.numbers)) if n != piece.number and _follows(n, piece, evidence)),
+        consequences=tuple(
+            n for n in sorted(set(evidence.numbers)) if n != piece.number and _follows(n, piece, evidence)
+        ),
         process=piece.source.process,
         confidence=choice.confidence,
         certain=choice.certain,
@@ -77,8 +79,13 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
     ruled = [(p, r) for p, r in ruled if r.weight and _counts(p, r, dead)]
     strong = next(((p, r) for p, r in ruled if r.weight == 3), None)
     weak = next(((p, r) for p, r in ruled if r.weight == 2), None)
-    if strong and weak and weak[0].number < strong[0].number and strong[1].family in _AFTERMATH:
-        strong = None
+    if (
+        strong
+        and weak
+        and weak[0].number < strong[0].number
+        and (strong[1].family in _AFTERMATH or not strong[1].known)
+    ):
+        strong = None  # a process went away, and what nobody knows came after it
     if strong:
         piece, ruling = _named(strong, ruled)
         certain = ruling.known or dead or _uncaught(piece)
@@ -143,7 +150,12 @@ def _named(found: tuple[Piece, Ruling], ruled: list[tuple[Piece, Ruling]]) -> tu
         return (outer, ruling) if outer is not None and outer.raised and not outer.raised.bare else found
     words = raised.text.strip()
     for other, _ in ruled:
-        if other.raised is None and other.number < piece.number and len(words) > 10 and other.source.message.strip() == words:
+        if (
+            other.raised is None
+            and other.number < piece.number
+            and len(words) > 10
+            and other.source.message.strip() == words
+        ):
             return other, ruling
     return found
 
@@ -154,22 +166,28 @@ def _uncaught(piece: Piece) -> bool:
     return any(word in frame for frame in piece.frames[:3] for word in entries)
 
 
-def _earliest_trace(choice: _Choice, evidence: Evidence) -> Piece:
-    """A quiet line that already told the same cause is the root line (RULES R6)."""
+def _earliest_trace(choice: _Choice, evidence: Evidence) -> _Choice:
+    """A quiet line that already told the cause is the root line (RULES R6), and its family the more exact one."""
     for hint in evidence.hints:
         row = hint.pattern
         if row is None or hint.number >= choice.piece.number or choice.ruling.family not in row.hints:
             continue
-        if row.stage in {choice.ruling.stage.value, "progress"} or choice.ruling.stage is Stage.SERVING:
-            return hint
-    return choice.piece
+        if row.stage in {choice.ruling.stage.value, PROGRESS} or choice.ruling.stage is Stage.SERVING:
+            return replace(choice, piece=hint, ruling=replace(choice.ruling, family=_more_exact(row, choice.ruling)))
+    return choice
+
+
+def _more_exact(row: Pattern, ruling: Ruling) -> Family:
+    return ruling.family if row.family in {Family.CUDA_INIT, Family.IMAGE_MISSING} else row.family
 
 
 def _with_exit(choice: _Choice, exit_: ExitEvidence | None) -> _Choice:
     if exit_ is None or not exit_.oom_killed or choice.ruling.weight == 3:
         return choice
     ruling = replace(choice.ruling, family=Family.OOM_HOST)
-    return replace(choice, ruling=ruling, confidence=0.9, note="The kernel killed a process for lack of memory (cgroup).")
+    return replace(
+        choice, ruling=ruling, confidence=0.9, note="The kernel killed a process for lack of memory (cgroup)."
+    )
 
 
 def _silent(base: Diagnosis, progress: Progress, evidence: Evidence, exit_: ExitEvidence | None) -> Diagnosis:

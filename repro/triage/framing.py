@@ -30,7 +30,7 @@ _COATS = (
 _PROCESS = re.compile(r"\((?:(?P<name>[A-Za-z][^()=]{0,60}?(?: rank=\d+)?) )?pid=(?P<pid>\d+)(?:, ip=[^)]+)?\)(?: |$)")
 _RANK = re.compile(r"\[rank(?P<rank>\d+)\]: ?")
 _HEADER = re.compile(
-    _LEVEL + r" (?P<clock>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)? (?P<source>\[?[\w./<>-]+:\d+\])(?: |$)"
+    _LEVEL + r" (?:(?P<clock>\d\d-\d\d \d\d:\d\d(?::\d\d)?)(?:[.,]\d+)? )?(?P<source>\[?[\w./<>-]+:\d+\])(?: |$)"
 )
 _UVICORN = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL|DEBUG|TRACE): {2,}")
 _GLOG = re.compile(

@@ -137,7 +137,7 @@ class Triage:
         if self._stopped or (raised.source.is_low and raised.source.native):
             return
         words = raised.message
-        if first(self._table.harmless, words):
+        if self._harmless(words, piece.serving):
             return
         if consequence := first(self._table.consequences, words):
             self._evidence.add_echo(piece, consequence)
@@ -148,10 +148,10 @@ class Triage:
 
     def _plain(self, number: int, line: str, source: Frame) -> None:
         message = source.message
-        if self._stopped or message[:1].isspace() or _PYTHON_WARNING.search(message):
+        indented = message[:1].isspace() and not message.lstrip().startswith("what():")
+        if self._stopped or indented or _PYTHON_WARNING.search(message):
             return
-        if harmless := first(self._table.harmless, message):
-            self._is_vllm = self._is_vllm or harmless.sign
+        if self._harmless(message, self._progress.serving):
             return
         piece = self._piece(number, line, source)
         if consequence := first(self._table.consequences, message):
@@ -170,6 +170,11 @@ class Triage:
             self._evidence.add(piece)
         elif source.is_error:
             self._evidence.add(piece)
+
+    def _harmless(self, words: str, serving: bool) -> bool:
+        row = first((row for row in self._table.harmless if serving or not row.when_serving), words)
+        self._is_vllm = self._is_vllm or (row is not None and row.sign)
+        return row is not None
 
     def _access(self, status: int) -> None:
         if 400 <= status < 500:

@@ -33,7 +33,7 @@ SHIPPED = ("markers", "patterns", "consequences", "harmless", "areas")
 
 @dataclass(frozen=True)
 class Row:
-    """What all tables share. `since` and `until` are the first and last vLLM version it was seen in, for readers."""
+    """What all tables share. `since`, `until`: the first and last vLLM version it was seen in; `more`: further examples."""
 
     id: str
     any: tuple[str, ...]
@@ -42,6 +42,7 @@ class Row:
     regex: re.Pattern[str] | None = None
     since: str = ""
     until: str = ""
+    more: tuple[str, ...] = ()
 
     def fits(self, text: str) -> bool:
         for needle in self.any:
@@ -76,6 +77,8 @@ class Pattern(Row):
     hints: tuple[Family, ...] = ()
     frames: re.Pattern[str] | None = None
     source: re.Pattern[str] | None = None
+    example_frame: str = ""
+    example_source: str = ""
     quiet: bool = False
     fixed: bool = False
     outside: bool = False
@@ -93,9 +96,10 @@ class Consequence(Row):
 
 @dataclass(frozen=True)
 class Harmless(Row):
-    """A line that reads like a fault and is none; `sign` where only vLLM's imports print it."""
+    """A line that reads like a fault and is none; `sign` where only vLLM prints it, `when_serving` where only then."""
 
     sign: bool = False
+    when_serving: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def parse_table(text: str, name: str) -> PatternTable:
         "marker": _marker,
         "pattern": _pattern,
         "consequence": _consequence,
-        "harmless": lambda row: Harmless(**_common(row), sign=bool(row.get("sign", False))),
+        "harmless": _harmless,
         "area": _area,
     }
     if unknown := set(data) - set(makers):
@@ -213,6 +217,7 @@ def _common(row: dict[str, Any]) -> dict[str, Any]:
         "regex": _regex(row.get("regex")),
         "since": row.get("since", ""),
         "until": row.get("until", ""),
+        "more": _texts(row.get("more", ())),
     }
 
 
@@ -235,6 +240,12 @@ def _consequence(row: dict[str, Any]) -> Consequence:
     )
 
 
+def _harmless(row: dict[str, Any]) -> Harmless:
+    return Harmless(
+        **_common(row), sign=bool(row.get("sign", False)), when_serving=bool(row.get("when_serving", False))
+    )
+
+
 def _stage(name: str) -> str:
     return name if name in {PROGRESS, AREA} else Stage(name).value
 
@@ -251,6 +262,8 @@ def _pattern(row: dict[str, Any]) -> Pattern:
         hints=tuple(Family(name) for name in row.get("hints", ())),
         frames=_regex(row.get("frames")),
         source=_regex(row.get("source")),
+        example_frame=row.get("example_frame", ""),
+        example_source=row.get("example_source", ""),
         quiet=bool(row.get("quiet", False)),
         fixed=bool(row.get("fixed", False)),
         outside=bool(row.get("outside", False)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from repro.triage.framing import Frame
 
-HEADER = "Traceback (most recent call last):"
+_HEADERS = ("Traceback (most recent call last):", "Traceback (most recent call last)")
 _MAX_STREAMS = 256
 _MAX_FRAMES = 60
 _MAX_DETAIL = 12
@@ -19,7 +19,7 @@ _CHAINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-_FRAME = re.compile(r'\s*File "(?P<path>[^"]*)", line \d+(?:, in (?P<name>.*))?')
+_FRAME = re.compile(r'\s*File ["\u201c](?P<path>[^"\u201d]*)["\u201d], line \d+(?:, in (?P<name>.*))?')
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:\([\w.]+\))?(?::(?:\s+(?P<text>.*))?)?$", re.DOTALL)
 _NAME = re.compile(
     r"(?:Error|Exception|Interrupt|SystemExit|Timeout|Empty|Full|Again|Abort|Failure|Failed|Refused|Dead|Died"
@@ -88,9 +88,9 @@ class TracebackAssembler:
 
     def feed(self, number: int, line: str, source: Frame) -> tuple[Raised | None, bool]:
         """The exception that this line ends, and whether the line is part of a traceback (then it is no message)."""
-        message = source.message.rstrip("\r")
+        message = source.message.rstrip()
         stream = self._streams.get(source.stream)
-        if message.lstrip(" |+-").startswith(("Traceback (most recent call last)", "Exception Group Traceback")):
+        if message.endswith(_HEADERS):
             stream = stream or self._new(source.stream)
             stream.started, stream.collecting = number, False
             stream.frames.clear()
@@ -111,15 +111,19 @@ class TracebackAssembler:
         bare = _GROUP_BAR.sub("", message) if message.lstrip().startswith(("|", "+")) else message
         if not bare.strip():
             return None, True
+        if found := _FRAME.match(bare):  # some copies of a log have lost their indentation
+            path = found["path"].replace("\\", "/")
+            stream.frames.append(f"{path}:{found['name'] or ''}")
+            return None, True
         if bare[0].isspace():
-            if found := _FRAME.match(bare):
-                stream.frames.append(f"{found['path']}:{found['name'] or ''}")
-            elif bare.strip(" ^~") and stream.frames:
+            if bare.strip(" ^~") and stream.frames:
                 stream.frames[-1] += " > " + bare.strip()[:200]
             return None, True
         parts = exception_of(bare, in_traceback=True)
         if parts is None:
-            return None, False
+            return None, source.native
+        if parts[0].endswith("RayTaskError"):  # Ray's header above the traceback of the other process
+            return None, True
         raised = Raised(number, line, parts[0], parts[1], source, tuple(stream.frames), stream.started)
         return self._end(stream, raised), True
 
