@@ -41,6 +41,8 @@ class Case:
 
 
 WORKERS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_CPU_OMP_THREADS_BIND": "0|1"}
+# Root without the right to read what file modes forbid.
+UNPRIVILEGED = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all")
 TWO_RANKS = ("--tensor-parallel-size", "2")
 NODE_0 = (
     *TWO_RANKS,
@@ -190,9 +192,17 @@ ENGINE = (
         alt=("engine_init/weights_corrupt", "weight_access/config_invalid", "weight_access/other"),
     ),
     Case(
-        *("weights-unreadable", "weight_access", "permission", "Permission denied"),
+        # safetensors says "No such file" for a file that may not be read: the log alone cannot tell the two apart.
+        *("weights-unreadable", "weight_access", "permission", "No such file or directory: /models/tiny/model-00001"),
         model="unreadable",
-        prefix=("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all"),
+        prefix=UNPRIVILEGED,
+        alt=("weight_access/weights_missing",),
+    ),
+    Case(
+        *("config-unreadable", "weight_access", "permission", "Permission denied"),
+        model="unreadable_config",
+        prefix=UNPRIVILEGED,
+        alt=("weight_access/config_invalid", "weight_access/weights_missing"),
     ),
     Case(
         *("tokenizer-missing", "weight_access", "weights_missing", "IndexError: list index out of range"),

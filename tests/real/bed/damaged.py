@@ -91,6 +91,7 @@ def missing_tensor(model: Path) -> None:
 
 
 def no_tokenizer(model: Path) -> None:
+    """The chat template stays: without one too, vLLM 0.32 becomes ready."""
     for path in model.glob("tokenizer*"):
         path.unlink()
 
@@ -98,6 +99,11 @@ def no_tokenizer(model: Path) -> None:
 def unreadable(model: Path) -> None:
     """Shows only to a process without CAP_DAC_OVERRIDE: root reads on."""
     (model / SHARDS[0]).chmod(0)
+
+
+def unreadable_config(model: Path) -> None:
+    """As `unreadable`, for config.json."""
+    (model / "config.json").chmod(0)
 
 
 def fifo_weights(model: Path) -> None:
@@ -110,7 +116,17 @@ DAMAGES: dict[str, Damage] = {
     damage.__name__: damage
     for damage in (
         *(empty_directory, missing_config, config_not_json, unknown_model_type, unknown_architecture, missing_shard),
-        *(no_weights, header_cut, body_cut, wrong_shape, missing_tensor, no_tokenizer, unreadable, fifo_weights),
+        *(
+            no_weights,
+            header_cut,
+            body_cut,
+            wrong_shape,
+            missing_tensor,
+            no_tokenizer,
+            unreadable,
+            unreadable_config,
+            fifo_weights,
+        ),
     )
 }
 

@@ -175,9 +175,9 @@ def _write_tokenizer(directory: Path) -> dict[str, int]:
         "eos_token": "<|im_end|>",
         "pad_token": "<|endoftext|>",
         "clean_up_tokenization_spaces": False,
-        "chat_template": CHAT_TEMPLATE,
     }
     _write_json(directory / "tokenizer_config.json", settings)
+    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     return tokens
 
 
