@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from repro.domain.launch import Launch
-from repro.errors import MissingProgram, UsageError
+from repro.errors import UsageError
 from repro.machine.clock import Clock
+from repro.machine.detached import DetachedProcess, must_exist, start_detached
 from repro.machine.family import cpu_seconds, end_family, find_family, where_they_wait
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
@@ -76,19 +74,19 @@ class ProcessEngine:
         server_id = self._new_id()
         environment = launch_environment(launch, self._inherited, (MARK, server_id))
         argv = listening.command.argv()
-        _must_exist(argv[0], environment, place.cwd)
-        place.log.parent.mkdir(parents=True, exist_ok=True)
+        must_exist(argv[0], environment, place.cwd)
         record = self._record(server_id, launch, argv, place)
-        write_record(place.records, record)
-        try:
-            process = _popen(argv, environment, place)
-        except BaseException as error:
-            # Also on Ctrl-C in just this moment: the child may exist without anybody knowing its pid.
-            if not end_family(record.signs, self._clock, self._stop_times.terminate_s):
-                mark_ended(place.records, record, self._clock.now())
-            if isinstance(error, OSError):
-                raise _cannot_start(argv[0], error) from error
-            raise
+        place.log.parent.mkdir(parents=True, exist_ok=True)
+        # A log of its own, never another server's: it is also what a renamed worker is known by.
+        with place.log.open("xb") as log:
+            write_record(place.records, record)
+            try:
+                process = start_detached(argv, environment, place.cwd, log)
+            except BaseException:
+                # Also on Ctrl-C in just this moment, when a child may exist whose pid nobody has been told.
+                if not end_family(record.signs, self._clock, self._stop_times.terminate_s):
+                    mark_ended(place.records, record, self._clock.now())
+                raise
         return ProcessServer(process, record, listening, place, self._clock, self._stop_times)
 
     def _record(self, server_id: str, launch: Launch, argv: tuple[str, ...], place: Place) -> ServerRecord:
@@ -107,7 +105,7 @@ class ProcessServer:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: DetachedProcess,
         record: ServerRecord,
         listening: Listening,
         place: Place,
@@ -145,7 +143,7 @@ class ProcessServer:
         return self._place.log
 
     def exit_evidence(self) -> ExitEvidence | None:
-        code = self._process.poll()
+        code = self._process.code()
         if code is None:
             return None
         ours = self._asked_to_stop
@@ -165,15 +163,14 @@ class ProcessServer:
         ending = self._end_leader()
         self._wait(lambda: not find_family(self._record.signs), self._times.family_s, _FAMILY_POLL_S)
         left = end_family(self._record.signs, self._clock, self._times.terminate_s)
-        self._process.poll()  # collects a leader that only the kill above has ended
-        report = StopReport(ending, self._process.returncode, self._clock.monotonic() - begun, left)
+        report = StopReport(ending, self._process.code(), self._clock.monotonic() - begun, left)
         if not left:
             mark_ended(self._place.records, self._record, self._clock.now())
             self._report = report
         return report
 
     def _end_leader(self) -> Ending:
-        if self._process.poll() is not None:
+        if self._process.code() is not None:
             return Ending.BY_ITSELF
         self._asked_to_stop = True
         steps = (
@@ -182,9 +179,8 @@ class ProcessServer:
             (signal.SIGKILL, self._times.terminate_s, Ending.KILLED),
         )
         for number, seconds, ending in steps:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(number)
-            if self._wait(lambda: self._process.poll() is not None, seconds):
+            self._process.send(number)
+            if self._wait(lambda: self._process.code() is not None, seconds):
                 return ending
         return Ending.KILLED
 
@@ -195,30 +191,3 @@ class ProcessServer:
                 return False
             self._clock.sleep(poll)
         return True
-
-
-def _popen(argv: tuple[str, ...], environment: Mapping[str, str], place: Place) -> subprocess.Popen[bytes]:
-    with place.log.open("ab") as log:
-        return subprocess.Popen(
-            argv,
-            env=dict(environment),
-            cwd=place.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def _must_exist(program: str, environment: Mapping[str, str], cwd: Path | None) -> None:
-    # A relative path with a slash is looked up by the child, in its own folder.
-    sought = str(Path(cwd or ".") / program) if "/" in program else program
-    if shutil.which(sought, path=environment.get("PATH", os.defpath)) is None:
-        raise MissingProgram(
-            f"There is no program {program!r} here that can be executed.",
-            "Install it, or give its full path; repro looks it up on the PATH that the server gets.",
-        )
-
-
-def _cannot_start(program: str, error: OSError) -> MissingProgram:
-    return MissingProgram(f"{program!r} could not be started: {error.strerror or error}.", "Try to run it by hand.")
