@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from repro import __version__
+from repro.cli.lazy import COMMANDS
 from tools import wheelhouse
 
 REPO = Path(__file__).resolve().parents[2]
@@ -101,14 +102,13 @@ def test_the_command_says_its_version(bin_folder: Path, tmp_path: Path) -> None:
     assert __version__ in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["init", "--help"], ["bisect", "--help"]])
-def test_the_command_helps(bin_folder: Path, tmp_path: Path, arguments: list[str]) -> None:
-    done = run([bin_folder / "repro", *arguments], cwd=tmp_path)
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=["repro", *COMMANDS])
+def test_every_command_helps(bin_folder: Path, tmp_path: Path, command: list[str]) -> None:
+    done = run([bin_folder / "repro", *command, "--help"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Usage: repro")
 
 
-@pytest.mark.skipif(not (REPO / "repro/cli/schema.py").exists(), reason="there is no schema command yet")
 def test_the_installed_command_knows_the_files_it_reads(bin_folder: Path, tmp_path: Path) -> None:
     done = run([bin_folder / "repro", "schema", "scenario"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
