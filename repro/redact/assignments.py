@@ -1,7 +1,8 @@
 """Secrets that only their name gives away, in free text: `password: x`, `"api_key": "x"`, `HF_TOKEN=x`, `--api-key x`.
 
 The pattern finds *candidates* (a name that ends in a telling word, a separator, a value); `secret_names` decides. The
-name part starts only where no name character stands before it, so a long line is read once.
+name part starts only where no name character stands before it, so a long line is read once; and not after a slash,
+since `/etc/passwd: permission denied` is a path.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from repro.redact.environment_names import is_secret_name
 from repro.redact.secret_names import is_placeholder, must_mask, words_of
 
 _NAME = (
-    r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z0-9_.-]*"
+    r"(?<![A-Za-z0-9_./-])(?P<name>[A-Za-z0-9_.-]*"
     r"(?i:token|secrets?|passw(?:or)?d|passphrase|pwd|(?:api |access |secret |private )?key(?:_id)?|apikey|credentials?"
     r"|authorization|cookie))"
 )
@@ -59,6 +60,11 @@ def mask_assignments(text: str, mask: Callable[[str, str], str]) -> str:
     if _MAY_ASSIGN.search(text.lower()):
         text = _ASSIGNMENT.sub(replace, text)
     return _FLAG.sub(replace, text) if "-" in text else text
+
+
+def may_assign(text: str) -> bool:
+    """Whether `mask_assignments` could change the text; cheap, and sometimes wrongly true."""
+    return _MAY_ASSIGN.search(text.lower()) is not None or ("-" in text and _FLAG.search(text) is not None)
 
 
 def rule_of_name(name: str) -> str:

@@ -35,6 +35,10 @@ class KnownSecrets:
             self._values.setdefault(spelling, value)
         self._pattern = re.compile("|".join(_literal(s) for s in sorted(self._values, key=len, reverse=True)))
 
+    def are_in(self, text: str) -> bool:
+        """Whether any spelling of any of them stands in the text."""
+        return self._pattern is not None and self._pattern.search(text) is not None
+
     def mask(self, text: str, mask: Callable[[str, str], str]) -> str:
         """Replace each spelling with `mask(secret, rule)`."""
         if self._pattern is None:

@@ -70,6 +70,8 @@ LOOK_ALIKES = [
     "task-scheduler-0123456789 and risk-1234567890abcdef1234",
     "http://127.0.0.1:8000/v1/chat/completions",
     "image vllm/vllm-openai@sha256:c2914767605584b6c2914767605584b6c2914767605584b6c2914767605584b6",
+    'exec: "/etc/passwd": permission denied',
+    "docker run -v /run/secrets:/run/secrets x",
     "git@github.com:vllm-project/vllm.git ssh://git@github.com/vllm-project/vllm",
     "(EngineCore pid=42) ERROR 11-30 10:00:00 [core.py:1] bearer of bad news: token budget 8192",
 ]
@@ -205,3 +207,19 @@ def test_a_known_secret_is_found_in_base64_whatever_stands_around_it(before: byt
 def test_a_short_known_secret_is_masked_as_a_word_only() -> None:
     redactor = Redactor({"API_KEY": "test", "OTHER_TOKEN": "EMPTY"})
     assert redactor.text("test testing EMPTY") == "***masked:api_key:1*** testing EMPTY"
+
+
+def test_a_secret_among_many_lines_is_found_wherever_the_reading_ahead_ends() -> None:
+    for place in (0, 1, 62, 63, 64, 65, 199):
+        log = ["nothing to see\n"] * 200
+        log[place] = f"token: {HF}\n"
+        masked = list(Redactor().lines(log))
+        assert masked.pop(place) == "token: ***masked:hf_token:1***\n"
+        assert masked == ["nothing to see\n"] * 199
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(FRAGMENTS.filter(lambda text: "\n" not in text), max_size=8))
+def test_a_log_is_masked_as_its_lines_are(lines: list[str]) -> None:
+    by_line = Redactor({"MY_SECRET": KNOWN})
+    assert list(Redactor({"MY_SECRET": KNOWN}).lines(lines)) == [by_line.text(line) for line in lines]
