@@ -22,7 +22,8 @@ class Case:
 
     `then` names what happens to a server that became ready (record.py's AFTER); empty means that it never does.
     `prefix` is put before the program; `listen` is a port that somebody else holds; `hang` seconds after which a launch
-    that neither ends nor becomes ready is killed. `alt` are stage/family pairs that are fair as well.
+    that neither ends nor becomes ready is killed. `alt` are stage/family pairs that are fair as well. `site` are files
+    that lie before everything else on the server's path of modules.
     """
 
     slug: str
@@ -38,6 +39,7 @@ class Case:
     listen: int | None = None
     hang: float = 150.0
     alt: tuple[str, ...] = ()
+    site: Mapping[str, str] = field(default_factory=dict)
 
 
 WORKERS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_CPU_OMP_THREADS_BIND": "0|1"}
@@ -226,6 +228,69 @@ ENGINE = (
     ),
 )
 
+SETTINGS = (
+    Case(
+        *("memory-share-above-one", "engine_init", "config_invalid", "less than or equal to 1"),
+        args=("--gpu-memory-utilization", "1.5"),
+        alt=("engine_init/arg_error",),
+    ),
+    Case(
+        *("json-flag-broken", "engine_init", "arg_error", "argument --kv-transfer-config"),
+        args=("--kv-transfer-config", "{kv_connector"),
+        alt=("engine_init/config_invalid",),
+    ),
+    Case(
+        *("reasoning-parser-unknown", "engine_init", "arg_error", "invalid reasoning parser: nope"),
+        args=("--reasoning-parser", "nope"),
+        alt=("api_ready/arg_error", "engine_init/config_invalid", "api_ready/tool_parser", "engine_init/tool_parser"),
+    ),
+    Case(
+        *("load-format-unknown", "engine_init", "config_invalid", "nope"),
+        args=("--load-format", "nope"),
+        alt=("engine_init/arg_error", "weight_access/config_invalid", "weight_access/arg_error"),
+    ),
+    Case(
+        *("draft-model-missing", "weight_access", "weights_missing", "Repo id must be in the form"),
+        args=("--speculative-config", '{"model": "/models/no-draft", "num_speculative_tokens": 2}'),
+        alt=("weight_access/config_invalid", "engine_init/config_invalid"),
+    ),
+    Case(
+        *("tokenizer-path-missing", "weight_access", "weights_missing", "/models/no-tokenizer"),
+        args=("--tokenizer", "/models/no-tokenizer"),
+        alt=("weight_access/config_invalid", "api_ready/weights_missing"),
+    ),
+    Case(
+        *("lora-directory-missing", "weight_access", "weights_missing", "/models/no-lora"),
+        args=("--enable-lora", "--lora-modules", "one=/models/no-lora"),
+        alt=("weight_access/config_invalid", "api_ready/weights_missing", "api_ready/config_invalid"),
+    ),
+    Case(
+        *("kv-space-not-a-number", "engine_init", "config_invalid", "invalid literal for int()"),
+        env={"VLLM_CPU_KVCACHE_SPACE": "4G"},
+        alt=("engine_init/arg_error", "engine_init/other"),
+    ),
+    Case(
+        *("config-file-missing", "engine_init", "config_invalid", "/srv/nope.yaml"),
+        args=("--config", "/srv/nope.yaml"),
+        alt=("engine_init/arg_error", "engine_init/other"),
+    ),
+    Case(
+        *("hub-without-network", "weight_access", "hub_unreachable", "thrown while requesting HEAD"),
+        model="Qwen/Qwen3-0.6B",
+        env={"HF_HUB_OFFLINE": ""},
+        prefix=("unshare", "--net"),
+    ),
+    Case(
+        *("module-missing", "container_init", "import_error", "No module named 'libcodec_of_another_build'"),
+        site={"transformers/__init__.py": "import libcodec_of_another_build\n"},
+    ),
+    Case(
+        *("no-platform", "device_recognition", "cuda_init", "Failed to infer device type"),
+        site={"vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n"},
+        alt=("device_recognition/other", "device_recognition/import_error", "device_recognition/driver_mismatch"),
+    ),
+)
+
 DEVICE_AND_GROUP = (
     Case(
         *("cores-not-there", "device_recognition", "config_invalid", "libgomp: Thread creation failed"),
@@ -301,4 +366,4 @@ SERVING = (
     ),
 )
 
-CASES = (*CONFIGURATION, *ENGINE, *SERVING, *DEVICE_AND_GROUP)
+CASES = (*CONFIGURATION, *ENGINE, *SETTINGS, *SERVING, *DEVICE_AND_GROUP)

@@ -164,6 +164,10 @@ def record(case: Case, tiny: Path) -> dict[str, object]:
         scratch = Path(temporary)
         (scratch / "models").mkdir()
         env = {**QUICK, **{name: value.replace("{fresh}", temporary) for name, value in case.env.items()}}
+        for name, content in case.site.items():
+            (scratch / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / "site" / name).write_text(content)
+            env["PYTHONPATH"] = str(scratch / "site")
         if case.defects:
             env.update(plant(scratch / "site", case.defects))
         env = {name: value for name, value in env.items() if value}
