@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from repro.domain.command.container import Container
-from repro.domain.command.flag import Flag, FlagValue
+from repro.domain.command.flag import Flag, FlagValue, looks_like_flag
 from repro.domain.command.flag_names import canonical
 from repro.domain.command.settings import value_of, with_value
 from repro.domain.command.shell_words import ASSIGNMENT
@@ -94,7 +94,7 @@ class Command:
         by_flag = any(f.name == "--model" for f in self.flags)
         written = self.model if self.model is not None and self.model_position is not None and not by_flag else None
         positionals = (*(() if written is None else (written,)), *self.extras)
-        if any(p.startswith("-") for p in positionals):
+        if any(looks_like_flag(p) or p == "--" for p in positionals):
             return (*_tokens(self.flags), "--", *positionals)
         at = self.model_position or 0
         return (*_tokens(self.flags[:at]), *positionals, *_tokens(self.flags[at:]))
@@ -120,7 +120,7 @@ class Command:
         passed = () if self.container is not None else self.environment_from
         words = self._words((*self._pairs(), *(f"{name}=${name}" for name in passed)), at_front=True)
         line = " ".join(_quoted(word, self.unexpanded | set(passed)) for word in words)
-        return " && ".join((*self.prelude, line))
+        return " ".join((*self.prelude, line))
 
     def _words(self, pairs: Iterable[str], at_front: bool = False) -> tuple[str, ...]:
         at = self.pairs_at if self.pairs_at is not None else 0

@@ -18,6 +18,7 @@ from repro.domain.command.program import HINT, SHELL_BUILTINS, Start, find_start
 from repro.domain.command.shell_words import ASSIGNMENT, read_shell
 from repro.errors import NotVllm, ReproError, UnresolvedWrapper
 
+_WITHOUT_EFFECT = ("set", "echo", "printf", "sleep", "trap", "wait", ":")
 _VARIABLE = re.compile(r"\$(\w+)")
 
 
@@ -67,7 +68,8 @@ def _from_text(text: str, variables: Mapping[str, str]) -> Command:
                 refused.append(error)
         elif not all(ASSIGNMENT.fullmatch(w) for w in words):
             refused.append(not_started(words))
-            prelude.append(statement.source)
+            if statement.source and words[0] not in _WITHOUT_EFFECT:
+                prelude.append(statement.source)
     if len(found) > 1:
         raise NotVllm(f"The text starts {len(found)} vLLM servers.", "Give one of them at a time.")
     if not found:
@@ -125,7 +127,7 @@ def _in_shell(words: tuple[str, ...], start: Start, context: _Context) -> Comman
     outside = dict((*context.exported, *start.pairs))
     inner = _from_text(words[start.end], {**context.variables, **outside})
     if inner.container is not None:  # the shell adds nothing to a container's start
-        return _called_by(inner, start.launcher, tuple(outside.items()), context)
+        return _called_by(inner, start, context)
     merged = {**outside, **dict(inner.environment)}
     wrapper = inner.wrapper or (*start.launcher, *words[start.at : start.end])
     prelude = (*context.prelude, *inner.prelude)
@@ -153,19 +155,21 @@ def _in_container(words: tuple[str, ...], start: Start, context: _Context) -> Co
         container=container,
         unexpanded=context.unexpanded,
     )
-    return _called_by(command, start.launcher, (*context.exported, *start.pairs), context)
+    return _called_by(command, start, context)
 
 
-def _called_by(
-    command: Command, launcher: tuple[str, ...], pairs: tuple[tuple[str, str], ...], context: _Context
-) -> Command:
+def _called_by(command: Command, start: Start, context: _Context) -> Command:
     """A container's command with what stands in front of its client; variables there are the client's, not vLLM's."""
     if command.container is None:
         return command
-    outer = tuple(f"{name}={value}" for name, value in pairs)
-    client = (*launcher, *(("env", *outer) if outer else ()), *command.container.client)
+    pairs = tuple(f"{name}={value}" for name, value in (*context.exported, *start.pairs))
+    if start.pairs_at is not None:
+        launcher = (*start.launcher[: start.pairs_at], *pairs, *start.launcher[start.pairs_at :])
+    else:
+        launcher = (*start.launcher, *(("env", *pairs) if pairs else ()))
     prelude = (*context.prelude, *command.prelude)
-    return replace(command, container=replace(command.container, client=client), prelude=prelude)
+    container = replace(command.container, client=(*launcher, *command.container.client))
+    return replace(command, container=container, prelude=prelude)
 
 
 def _without_builtins(command: Command) -> Command:

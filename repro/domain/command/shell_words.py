@@ -16,13 +16,17 @@ from repro.errors import UnresolvedWrapper
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})")
 _WORKING_DIRECTORY = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _REDIRECTION = re.compile(r"(\d*|&)(>>|>\||>&|<<<|<<|<>|>|<)(&?\d+|&?-)?")
+_CHAINING = ("||", "|", "|&")
 _SEPARATOR = re.compile(r"&&|\|\||\|&|;;|[;&|\n]")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One simple command: its words after expansion and its own text as written, without redirections."""
+    """One simple command: its words after expansion, and its text as written with what joins it to the next command.
+
+    The text of `cd /x && …` is "cd /x &&". In a chain (`a || b`, `a | b`) the last command carries the text of all.
+    """
 
     words: tuple[str, ...]
     source: str
@@ -58,6 +62,7 @@ class _Reader:
         self.unexpanded: set[str] = set()
         self._at = 0
         self._begin = 0
+        self._comment: int | None = None
         self._words: list[str] = []
         self._pieces: list[str] = []
         self._in_word = False
@@ -66,7 +71,7 @@ class _Reader:
     def read(self) -> None:
         while self._at < len(self.text):
             self._step()
-        self._end_statement(len(self.text), len(self.text))
+        self._end_statement(len(self.text), len(self.text), ";")
 
     def _step(self) -> None:
         text, at = self.text, self._at
@@ -79,6 +84,7 @@ class _Reader:
             self._end_word()
             self._at += 1
         elif char == "#" and not self._in_word:
+            self._comment = at if self._comment is None and self._words else self._comment
             end = text.find("\n", at)
             self._at = len(text) if end < 0 else end
         elif redirection:
@@ -87,7 +93,7 @@ class _Reader:
             self._at = redirection.end()
             self._skip_next = redirection[3] is None
         elif separator:
-            self._end_statement(at, separator.end())
+            self._end_statement(at, separator.end(), separator[0])
         else:
             self._in_word = True
             self._character(char)
@@ -195,7 +201,7 @@ class _Reader:
             self._skip_next = False
         self._pieces, self._in_word = [], False
 
-    def _end_statement(self, end: int, following: int) -> None:
+    def _end_statement(self, end: int, following: int, separator: str) -> None:
         self._end_word()
         words = self._words
         if words:
@@ -204,9 +210,13 @@ class _Reader:
             if all(pairs) or exported is not words:
                 self.variables.update((m[1], m[2]) for m in pairs if m)
                 self._assigned.update(m[1] for m in pairs if m)
-            self.statements.append(Statement(tuple(words), self.text[self._begin : end].strip()))
-        self._words, self._skip_next = [], False
-        self._begin = self._at = following
+            joiner = ";" if separator in ("\n", ";;") else separator
+            source = self.text[self._begin : end if self._comment is None else self._comment].strip()
+            self.statements.append(Statement(tuple(words), "" if joiner in _CHAINING else f"{source} {joiner}"))
+        if separator not in _CHAINING or not words:
+            self._begin = following
+        self._at = following
+        self._words, self._skip_next, self._comment = [], False, None
 
 
 def _unclosed(quote: str, rest: str) -> UnresolvedWrapper:
