@@ -16,7 +16,7 @@ from typing import Any
 from repro.redact.assignments import mask_assignments, may_assign, rule_of_name
 from repro.redact.environment_names import is_launch_name, is_secret_name
 from repro.redact.known import KnownSecrets
-from repro.redact.secret_names import NameKind, is_placeholder, kind_of_name, must_mask, words_of
+from repro.redact.secret_names import NameKind, is_placeholder, kind_of_name, looks_random, must_mask, words_of
 from repro.redact.shapes import MASK, SHAPES, Shape, rule_of
 
 _KEEP_MASKS = re.compile(f"({MASK.pattern})")
@@ -24,6 +24,7 @@ _KEY_BLOCK_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_BLOCK_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 _KEY_BLOCK_LINE = re.compile(r"[A-Za-z0-9+/=]{16,}")
 _LONGEST_KEY_BLOCK = 200  # lines; a 16-kbit RSA key has 198
+_PATH_BEGINS = ("/", "~/", "./", "../")
 _LINES_AT_ONCE = 64
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)
 # vLLM's --api-key takes several values (nargs="+"), so everything up to the next flag belongs to it.
@@ -86,7 +87,7 @@ class Redactor:
         for name in sorted(environment):
             value = environment[name]
             if is_secret_name(name):
-                kept[name] = self._learned(value, rule_of_name(name)) if value else ""
+                kept[name] = self._secret_variable(name, value)
             elif is_launch_name(name):
                 kept[name] = value
         return {name: self.text(value) for name, value in kept.items()}
@@ -136,15 +137,26 @@ class Redactor:
             return self._learned(value, rule_of_name(flag)) if self._told_by_name(flag, value) else self.text(value)
         pair = _ASSIGNED.fullmatch(value)
         if pair and not is_placeholder(pair["value"]) and is_secret_name(pair["name"]):
-            return f"{pair['name']}={self._learned(pair['value'], rule_of_name(pair['name']))}"
+            return f"{pair['name']}={self._secret_variable(pair['name'], pair['value'])}"
         return self.text(value)
 
+    def _secret_variable(self, name: str, value: str) -> str:
+        if not value or MASK.fullmatch(value):
+            return value
+        if kind_of_name(name) is NameKind.HARMLESS:  # masked for its group alone: AWS_REGION is no word to hunt for
+            return self._mask(value, rule_of_name(name))
+        return self._learned(value, rule_of_name(name))
+
     def _learned(self, value: str, rule: str) -> str:
-        """Mask a whole value and look for it in everything that comes later."""
+        """Mask a whole value and look for it in everything that comes later.
+
+        A path to where the secret lies is not looked for: it would blank out half of a log.
+        """
         if MASK.fullmatch(value):
             return value
-        with self._lock:
-            self._known.add(rule, value)
+        if not value.startswith(_PATH_BEGINS) or looks_random(value):
+            with self._lock:
+                self._known.add(rule, value)
         return self._mask(value, rule)
 
     def _may_change(self, text: str) -> bool:

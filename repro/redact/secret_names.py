@@ -23,7 +23,7 @@ class NameKind(Enum):
 
 # fmt: off
 _CERTAIN_LAST = frozenset({
-    "password", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials", "apikey",
+    "password", "passwd", "passphrase", "secret", "secrets", "credential", "credentials", "apikey",
     "authorization", "cookie",
 })
 _CERTAIN_TOKENS = frozenset({
@@ -65,7 +65,8 @@ def kind_of_name(name: str) -> NameKind:
     if words[-1] == "id" and words[-2:-1] == ("key",):
         words = words[:-1]
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last in _CERTAIN_LAST:
+    # `PWD` alone is the working directory of every process.
+    if last in _CERTAIN_LAST or (last == "pwd" and before):
         return NameKind.CERTAIN
     if last == "token":
         return NameKind.CERTAIN if before in _CERTAIN_TOKENS else NameKind.LIKELY

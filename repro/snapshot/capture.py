@@ -90,7 +90,8 @@ def collect_all(collectors: Sequence[Collector], context: Context) -> dict[str, 
 def learn_secrets(context: Context) -> None:
     """Tell the redactor what argv and environment give away, before the log is read in which it may stand."""
     context.redactor.argv(context.server_argv())
-    context.redactor.argv(context.command.argv() if context.command is not None else ())
+    for command in (context.command, context.minimal):
+        context.redactor.argv(command.argv() if command is not None else ())
     context.redactor.environment(context.environment)
     context.redactor.environment(context.server_environment())
     context.redactor.counts.clear()

@@ -44,7 +44,7 @@ def page(snapshot: Snapshot) -> str:
         "## Not seen",
         "\n".join(_missing(snapshot)) or "Nothing: every fact could be read.",
         "## Masked",
-        ", ".join(f"{rule}: {count}" for rule, count in sorted(snapshot.masked.items())) or "No secret was met.",
+        ", ".join(f"{count} x {rule}" for rule, count in sorted(snapshot.masked.items())) or "No secret was met.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -72,3 +72,20 @@ def test_the_redactor_keeps_secret_names_with_a_mask_and_leaves_others_out() -> 
         "HF_TOKEN": "***masked:hf_token:1***",
         "VLLM_X": "a ***masked:hf_token:2***",
     }
+
+
+def test_a_folder_and_a_path_to_a_secret_are_not_hunted_for() -> None:
+    redactor = Redactor()
+    kept = redactor.environment(
+        {
+            "PWD": "/srv/app",
+            "AWS_CA_BUNDLE": "/etc/ca.pem",
+            "GOOGLE_APPLICATION_CREDENTIALS": "/etc/gcp",
+            "DB_PWD": "hunt-me-1",
+        }
+    )
+    assert "PWD" not in kept
+    assert set(kept) == {"AWS_CA_BUNDLE", "GOOGLE_APPLICATION_CREDENTIALS", "DB_PWD"}
+    assert all(value.startswith("***masked:") for value in kept.values())
+    assert redactor.text("in /srv/app with /etc/ca.pem and /etc/gcp") == "in /srv/app with /etc/ca.pem and /etc/gcp"
+    assert redactor.text("with hunt-me-1") == "with ***masked:db_pwd:1***"

@@ -160,6 +160,7 @@ def test_what_is_written_can_be_read_again(written: Path) -> None:
 def test_the_page_is_one_page_and_names_the_failure(written: Path) -> None:
     page = (written / "SNAPSHOT.md").read_text()
     assert "First failing stage **engine_init**, family **other**." in page
+    assert " x hf_token" in page.split("## Masked")[1]
     assert "11: ERROR clone failed ***masked:github_token:1***" in page
     assert "no model was" not in page.split("## Not seen")[0]
     assert len(page.splitlines()) < 90
