@@ -85,3 +85,7 @@ class Interrupted(ReproError):
     """The user pressed Ctrl-C; the session can be resumed."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+class DockerUnavailable(ReproError):
+    """The Docker daemon does not answer."""

@@ -1,0 +1,146 @@
+"""What a search found, in words for a terminal: the answer first, then the evidence, then where more lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tabulate import tabulate
+
+from repro.bisect import Plan
+from repro.cli.output import grouped, seconds
+from repro.cli.wiring import Finished
+from repro.domain.failure import Failure
+from repro.domain.finding import Finding, Member, ResultKind, SearchResult, Tally
+from repro.domain.proportion import interval, rate_left_possible
+from repro.domain.scene import Scene
+from repro.domain.variable import Kind
+from repro.session.codec import failure_from_json
+from repro.session.summary import summary
+
+_HEADLINES = {
+    ResultKind.FOUND: "FOUND and proven on fresh servers",
+    ResultKind.MINIMAL_FAILS: "THE MINIMAL COMMAND FAILS by itself",
+    ResultKind.NOT_REPRODUCED: "NOT REPRODUCED: production passes here",
+    ResultKind.END_NOT_AS_CLAIMED: "PRODUCTION FAILS, but not as claimed",
+    ResultKind.INCONCLUSIVE: "INCONCLUSIVE",
+}
+
+
+def result_text(finished: Finished, scene: Scene) -> str:
+    """The whole answer."""
+    result = finished.result
+    document = summary(finished.events, str(finished.folder))
+    parts = ["", _HEADLINES[result.kind] + (f": {result.note}" if result.note else "")]
+    for finding in result.findings:
+        parts += ["", *_finding(finding, finished)]
+    if result.set_aside:
+        parts += ["", "Set aside (another error, not followed):"]
+        parts += [f"  {s.variable}: {s.signature}" for s in result.set_aside]
+    if result.still_possible:
+        parts += ["", f"Still possible: {', '.join(result.still_possible)}"]
+    cost = f"{len(document['trials'])} trials, {document['launches']} launches, {document['requests']} requests"
+    parts += ["", f"{cost}, {seconds(document['seconds'])}"]
+    parts += _where(finished, result, scene)
+    return "\n".join(parts)
+
+
+def _finding(finding: Finding, finished: Finished) -> list[str]:
+    lines = [f"{finding.signature}"]
+    failure = _example(finding, finished)
+    if failure is not None and (failure.root_line or failure.detail):
+        lines.append(f"  root: {' '.join((failure.root_line or failure.detail).split())[:300]}")
+    if finding.members:
+        rows = [_row(member) for member in finding.members]
+        table = tabulate(rows, headers=["variable", "kind", "passes at", "fails at", "between"], disable_numparse=True)
+        lines += ["", *("  " + line for line in table.splitlines())]
+    lines += ["", f"  shown {_tally(finding.failed)} where it should fail"]
+    if finding.passed.of:
+        chance = rate_left_possible(finding.passed.count)
+        left = f"; a fault below {100 * chance:.0f} % would not have been seen" if chance < 1 else ""
+        lines.append(f"  passed {_tally(finding.passed)} one step below{left}")
+    for pair in finding.proof:
+        state = "holds" if pair.holds else "masked by another error" if pair.masked else "did not hold"
+        lines.append(f"  proof for {pair.variable}: {pair.passing_trial} passes, {pair.failing_trial} fails: {state}")
+    for member in finding.members:
+        if member.bracket.exceptions:
+            values = ", ".join(grouped(v) for v in member.bracket.exceptions)
+            lines.append(f"  {member.variable} is no plain threshold: the other way round at {values}")
+    return lines
+
+
+def _row(member: Member) -> tuple[str, str, str, str, str]:
+    bracket = member.bracket
+    kind = "no new server" if member.kind is Kind.REQUEST else "launch"
+    return (member.variable, kind, grouped(bracket.passing), grouped(bracket.failing), bracket.reason)
+
+
+def _tally(tally: Tally) -> str:
+    low, high = interval(tally.count, tally.of)
+    return f"{tally.count} of {tally.of} times (95 %: {100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def _example(finding: Finding, finished: Finished) -> Failure | None:
+    for event in finished.events:
+        failure = event.get("answer", {}).get("failure") if event["event"] == "finished" else None
+        if failure and failure["stage"] == finding.signature.stage and failure["family"] == finding.signature.family:
+            return failure_from_json(failure)
+    return None
+
+
+def _where(finished: Finished, result: SearchResult, scene: Scene) -> list[str]:
+    folder = _short(finished.folder)
+    lines = [f"history: git -C {folder}/history.git log --graph --oneline --all", f"logs:    {folder}/logs/"]
+    if result.findings:
+        lines.append(f"next:    repro bundle {finished.folder.name}")
+    elif result.kind is ResultKind.INCONCLUSIVE:
+        lines.append("next:    repro bisect --resume")
+    elif result.kind is ResultKind.NOT_REPRODUCED:
+        lines.append("next:    give what production has besides the command: --request, --input-tokens, --concurrency")
+    return [*lines, f"recipe:  {scene.recipe}"]
+
+
+def _short(folder: Path) -> Path:
+    try:
+        return folder.relative_to(Path.cwd())
+    except ValueError:
+        return folder
+
+
+def plan_text(
+    cost: Plan, scene: Scene, ends: Mapping[str, str], notes: Sequence[str], launch_minutes: float, gpus: int
+) -> str:
+    """The plan: both commands, what is tried in which order, and the price."""
+    rows = [
+        (v.name, "no new server" if v.kind is Kind.REQUEST else "launch", grouped(v.minimal), grouped(v.production), n)
+        for v, (_, n) in zip(scene.variables, cost.single, strict=True)
+    ]
+    table = tabulate(
+        rows,
+        headers=["variable", "kind", "minimal", "production", "launches if it alone is the cause"],
+        disable_numparse=True,
+        maxcolwidths=[None, None, 40, 40, None],
+    )
+    low, high = cost.typical_launches
+    minutes = cost.most_launches * launch_minutes
+    return "\n".join(
+        [
+            *(f"note: {note}" for note in notes),
+            f"minimal:    {ends['minimal']}",
+            f"production: {ends['production']}",
+            "",
+            table,
+            "",
+            f"One cause: {low} to {high} launches, {_price(low, launch_minutes, gpus)} to "
+            f"{_price(high, launch_minutes, gpus)}.",
+            f"At worst: {cost.most_launches} launches and {cost.most_trials} trials, {seconds(minutes * 60)}, "
+            f"{minutes * gpus / 60:.1f} GPU-hours on {gpus} GPU{'s' if gpus != 1 else ''}.",
+            f"A launch is taken to cost {launch_minutes:g} minutes (--launch-minutes); failing ones often cost less.",
+            "Tries that something outside the configuration spoiled are repeated and come on top.",
+        ]
+    )
+
+
+def _price(launches: int, launch_minutes: float, gpus: int) -> str:
+    minutes = launches * launch_minutes
+    return f"{seconds(minutes * 60)} ({minutes * gpus / 60:.1f} GPU-hours)"

@@ -1,0 +1,34 @@
+"""`repro clean`: stops what a killed repro left running, and nothing else."""
+
+from __future__ import annotations
+
+import click
+
+from repro.cli.options import json_option
+
+
+@click.command("clean")
+@json_option
+def command(as_json: bool) -> int:
+    """Stop servers that a killed repro of this workspace left behind.
+
+    Every command that starts servers does this first. Servers of a repro that still runs are left alone.
+    """
+    from pathlib import Path
+
+    from repro.cli.output import print_json
+    from repro.errors import EXIT_COULD_NOT_TEST, EXIT_GOOD
+    from repro.machine.clock import SystemClock
+    from repro.runner.sweep import sweep
+    from repro.session.workspace import Workspace
+
+    workspace = Workspace.open(Path.cwd())
+    swept = sweep(workspace.servers, SystemClock())
+    if as_json:
+        print_json("clean", {"servers": [{"id": s.id, "ended": s.ended, "left": s.left} for s in swept]})
+    else:
+        for server in swept:
+            click.echo(f"server {server.id}: ended pids {list(server.ended)}, could not end {list(server.left)}")
+        if not swept:
+            click.echo(f"nothing was left behind in {workspace.root}")
+    return EXIT_COULD_NOT_TEST if any(s.left for s in swept) else EXIT_GOOD

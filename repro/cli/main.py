@@ -1,0 +1,65 @@
+"""`repro`: the command group, its errors and its signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from repro import __version__
+from repro.cli.lazy import LazyGroup
+from repro.errors import EXIT_INTERRUPTED, EXIT_USAGE, ReproError
+
+# What `git bisect run` must see for wrong usage: it takes 128 and above as "stop", and 2 as "bad".
+GIT_BISECT_USAGE = 128
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="repro %(version)s")
+def cli() -> None:
+    """Reproduce a failing vLLM deployment, one variable at a time.
+
+    Everything is kept below .repro/ in this folder or the nearest one above that has it.
+    """
+
+
+def main() -> None:
+    """The console script: runs the command line and exits with the code that the error or the result carries."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line; returns its exit code. Talk goes to stderr, results to stdout."""
+    try:
+        result = cli.main(arguments, prog_name="repro", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except ReproError as error:
+        click.echo(f"repro: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
+        return _usage_code(arguments) if error.exit_code == EXIT_USAGE else error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return _usage_code(arguments)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("repro: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left (`repro … | head`); what Python flushes at exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _usage_code(arguments: list[str]) -> int:
+    return GIT_BISECT_USAGE if "--git-bisect" in arguments else EXIT_USAGE
+
+
+def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """`kill` ends a command as tidily as Ctrl-C does."""
+    raise KeyboardInterrupt

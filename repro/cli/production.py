@@ -1,0 +1,157 @@
+"""From what the user gave (words, a file, a process, a container, a log, a scenario) to the scene to work on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from repro.cli.options import Source, Wanted
+from repro.domain.command import Command, apply_config, parse, parse_non_default_args
+from repro.domain.request import CHAT
+from repro.domain.scene import Scene
+from repro.errors import InvalidFile, NotVllm, UsageError
+from repro.machine.containers import inspect_container
+from repro.machine.processes import describe, find_vllm
+from repro.recipe.asked import Asked
+from repro.recipe.assemble import load_scenario
+from repro.recipe.find import choose, find_recipe
+from repro.recipe.minimal import Captured, Derived, derive
+from repro.recipe.request_file import read_request, read_tools
+from repro.redact.environment_names import split_environment
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A production command with the environment that was captured beside it."""
+
+    command: Command
+    captured: Captured
+
+
+def derive_scene(source: Source, wanted: Wanted, precision: float) -> Derived:
+    """Both ends of the search that this production command begins. Raises UsageError, NotVllm, InvalidFile."""
+    taken = take(source)
+    command = _with_config(taken.command)
+    if command.model is None:
+        raise UsageError("the command names no model", "write it as in `vllm serve MODEL …`")
+    recipe = find_recipe(wanted.recipe or choose(command.model))
+    asked = Asked(
+        request=read_request(wanted.request, CHAT) if wanted.request else None,
+        input_tokens=wanted.input_tokens,
+        max_tokens=wanted.max_tokens,
+        concurrency=wanted.concurrency,
+        stream=True if wanted.stream else None,
+        tools_json=read_tools(wanted.tools) if wanted.tools else None,
+    )
+    name = Path(command.model.rstrip("/")).name.lower()
+    return derive(command, recipe, asked, name=name, captured=taken.captured, precision=precision)
+
+
+def take(source: Source) -> Taken:
+    """The production command, wherever it is. Exactly one place may be named."""
+    given = [p for p in (source.words, source.file, source.pid, source.container, source.log) if p not in ((), None)]
+    if len(given) != 1:
+        raise UsageError(
+            "give the production command once: after `--`, or by --file, --pid, --container or --log",
+            "for example: repro bisect --input-tokens 60000 -- vllm serve MODEL --tensor-parallel-size 8",
+        )
+    if source.pid is not None:
+        return _from_process(source.pid)
+    if source.container is not None:
+        return _from_container(source.container)
+    if source.log is not None:
+        return Taken(_from_log(source.log), Captured())
+    if source.file is not None:
+        return Taken(parse(_text(source.file)), Captured())
+    words = source.words
+    return Taken(parse(words[0] if len(words) == 1 and shlex.split(words[0])[1:] else words), Captured())
+
+
+def _from_process(pid: int) -> Taken:
+    """The process itself, or the vLLM server among its descendants: a wrapper script is resolved by what it started."""
+    facts = describe(pid)
+    if not facts.alive:
+        raise UsageError(f"there is no process {pid}", "take the pid from `ps`, or give the command after `--`")
+    for candidate in (facts, *(f for f in find_vllm() if _descends(f.parent, pid))):
+        if candidate.argv is None:
+            continue
+        try:
+            command = parse(candidate.argv)
+        except (NotVllm, UsageError):
+            continue
+        environment, secret = split_environment(candidate.environment or {})
+        return Taken(command, Captured(environment, secret))
+    seen = " ".join(facts.argv or ()) or facts.unreadable.get("argv", "nothing readable")
+    raise NotVllm(
+        f"neither process {pid} nor one that it started is a vLLM server: {seen}",
+        'give the pid of `vllm serve`, or a log with its "non-default args" line by --log',
+    )
+
+
+def _descends(parent: int | None, pid: int) -> bool:
+    while parent is not None and parent > 1:
+        if parent == pid:
+            return True
+        parent = describe(parent).parent
+    return False
+
+
+def _from_container(name: str) -> Taken:
+    found = inspect_container(name)
+    try:
+        command = parse(found.argv)
+    except (NotVllm, UsageError):
+        command = _from_text(found.log, f"container {name}")
+    environment, secret = split_environment(found.environment)
+    return Taken(command, Captured(environment, secret))
+
+
+def _from_log(path: Path) -> Command:
+    return _from_text(_text(path), str(path))
+
+
+def _from_text(text: str, where: str) -> Command:
+    for line in text.splitlines():
+        command = parse_non_default_args(line)
+        if command is not None:
+            return command
+    raise InvalidFile(
+        f'{where}: no line with vLLM\'s "non-default args" or "args: Namespace", so the command is not known',
+        "give the command after `--`, or a log that holds the beginning of the start-up",
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidFile(f"{path}: {error.strerror or error}", "name a file that can be read") from error
+
+
+def _with_config(command: Command) -> Command:
+    """Every key of a `--config` file as a flag of its own, so that each can be a variable."""
+    if command.config_path is None:
+        return command
+    path = Path(command.config_path)
+    try:
+        loaded = yaml.safe_load(_text(path))
+    except yaml.YAMLError as error:
+        raise InvalidFile(f"{path}: no YAML: {error}", "mend the file that --config names") from error
+    if not isinstance(loaded, Mapping):
+        raise InvalidFile(f"{path}: holds no mapping of flags", "vLLM wants `flag: value` lines there")
+    return apply_config(command, loaded).with_flag("--config", None)
+
+
+def ready_scene(scenario: Path | None, source: Source, wanted: Wanted, precision: float | None) -> Derived:
+    """The scene of a scenario file, or else the one derived from a production command."""
+
+    if scenario is None:
+        return derive_scene(source, wanted, 0.05 if precision is None else precision)
+    if source != Source():
+        raise UsageError("a scenario and a command were given", "give one of the two")
+    scene: Scene = load_scenario(scenario)
+    return Derived(scene if precision is None else replace(scene, precision=precision), ())

@@ -1,0 +1,40 @@
+"""`repro run`: one launch, the first failing stage or ready, the request set, and the stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from repro.cli.options import FILE, Waits, json_option, request_options, source_options, wait_options
+
+
+@click.command("run")
+@click.option("--scenario", type=FILE, help="A scenario file from `repro init`.")
+@source_options
+@request_options
+@wait_options
+@click.option("--minimal", is_flag=True, help="Start the minimal command of the recipe instead of production's.")
+@click.option("--stop-after", metavar="STAGE", help="Stop, passed, as soon as this start-up stage is proven done.")
+@click.option("--target", metavar="STAGE/FAMILY", help="Exit with 1 for this failure alone and with 125 for another.")
+@click.option("--git-bisect", is_flag=True, help="For `git bisect run`: wrong usage is 128 instead of 2.")
+@json_option
+def command(**options: Any) -> int:
+    """Start the server, watch it, send the request set, stop it.
+
+    Exits with 0 when it became ready and answered as expected, 1 when it failed, 125 when it could not be tested.
+    """
+    from repro.cli.bisect import scenario_or_source, wanted_of
+    from repro.cli.run_once import run_once
+
+    scenario, source = scenario_or_source(options)
+    return run_once(
+        scenario,
+        source,
+        wanted_of(options),
+        Waits(options["start_timeout"], options["stall"]),
+        minimal=options["minimal"],
+        stop_after=options["stop_after"],
+        target=options["target"],
+        as_json=options["as_json"],
+    )
