@@ -1,10 +1,10 @@
-"""The scene of a search: its two ends, what differs between them, and what a configuration means for server and request.
+"""The scene of a search: its two ends, what differs between them, what a configuration means for server and request.
 
 A configuration's value for a launch variable is never taken apart. It equals the variable's production value: the parts
-are then production's; or its minimal value: the parts are then the minimal command's; or it is a whole number between the
-two, which is written as such. So a coupled variable may hold any value that identifies its side, a tuple of the arguments
-it stands for, and what is launched is always what the user wrote. Flags keep production's order: production is rendered as
-it was given, and everything else is production with parts set back.
+are then production's; or its minimal value: the parts are then the minimal command's; or it is a whole number between
+the two, which is written as such. So a coupled variable may hold any value that identifies its side (the tuple of the
+arguments it stands for), and what is launched is always what the user wrote. Flags keep production's order: production
+is rendered as it was given, and everything else is production with parts set back.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Scene:
     """Everything a search is about, before anything has been started.
 
     `variables` are in the order of trial. `environment` is fixed on both ends, below what the commands themselves set;
-    `environment_from` are names only. `request` is production's own as it was captured, `tools_json` the tools where that
-    has none. `fixed_request` holds request values that are equal on both ends and not the default. `precision` is a
-    fraction of the failing value, 0 for exact. Raises ValueError where a difference between the commands belongs to no
+    `environment_from` are names only. `request` is production's own as it was captured, `tools_json` the tools where
+    that has none. `fixed_request` holds request values that are equal on both ends and not the default. `precision` is
+    a fraction of the failing value, 0 for exact. ValueError where a difference between the commands belongs to no
     variable, because production's failure could then hide in it.
     """
 

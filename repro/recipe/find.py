@@ -56,7 +56,7 @@ def find_recipe(name_or_path: str, folder: Path | None = None) -> Recipe:
 
 
 def choose(model: str, folder: Path | None = None) -> str:
-    """The recipe's name for a model: the one whose pattern matches with the most written-out letters, else `generic`."""
+    """The recipe's name for a model: the matching pattern with the most written-out letters wins, else `generic`."""
     folder = folder or data_folder("baselines")
     best, letters = GENERIC, -1
     for name in recipe_names(folder):

@@ -85,7 +85,7 @@ def _known_keys(model: type[BaseModel], keys: Keys) -> str:
 
 def _described(model: type[BaseModel], keys: Keys) -> str:
     text = _schema_at(model, keys).get("description", "")
-    return text if isinstance(text, str) and not keys[-1:] == () else ""
+    return text if keys and isinstance(text, str) else ""
 
 
 def _schema_at(model: type[BaseModel], keys: Keys) -> dict[str, Any]:

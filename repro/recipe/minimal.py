@@ -176,7 +176,7 @@ def _flag_value(value: object) -> str | bool | tuple[str, ...]:
 
 
 def _nodes_may_vary(production: Command, recipe: Recipe, notes: list[str]) -> bool:
-    """Only where the model fits one node, and this layout does too: a layout too wide for the node would fail by itself."""
+    """Only where model and layout fit one node: a layout too wide for the node would fail by itself."""
     if not recipe.fits_one_node or production.flag("--nnodes") is None:
         return False
     ranks = 1

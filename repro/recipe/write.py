@@ -1,7 +1,7 @@
 """A scene as a scenario file for people: commented, in the order of trial, and read back as the same scene.
 
-Everything written passes the redactor once more. A scene whose secrets were taken off by `derive` has nothing to mask; where
-something is masked all the same, the file says so and cannot start a server until the value is named in `env_from`.
+Everything written passes the redactor once more. A scene whose secrets were taken off by `derive` has nothing to mask;
+where something is masked all the same, the mask shows in the file.
 """
 
 from __future__ import annotations
@@ -39,9 +39,15 @@ _TOP = (
 
 
 def from_scene(
-    scene: Scene, *, notes: Iterable[str] = (), request_file: str | None = None, redactor: Redactor | None = None
+    scene: Scene,
+    *,
+    notes: Iterable[str] = (),
+    recipe_file: str | None = None,
+    request_file: str | None = None,
+    redactor: Redactor | None = None,
 ) -> str:
-    """The scenario file's text. `request_file` names a JSON file beside it that holds the request's body."""
+    """The scenario file's text. `recipe_file` and `request_file` lie beside it: a recipe that did not come with repro,
+    and a JSON file that holds the request's body."""
     redactor = redactor or Redactor()
     document = tomlkit.document()
     for line in _TOP:
@@ -52,7 +58,7 @@ def from_scene(
     document.add("schema", tomlkit.item("repro/scenario"))
     document.add("version", tomlkit.item(1))
     document.add("name", tomlkit.item(scene.name))
-    document.add("recipe", tomlkit.item(scene.recipe))
+    document.add("recipe", tomlkit.item(recipe_file or scene.recipe))
     document.add("precision", _commented(scene.precision, "how close a threshold is narrowed; 0 is exact"))
     if scene.seed:
         document.add("seed", tomlkit.item(scene.seed))

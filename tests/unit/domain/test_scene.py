@@ -13,7 +13,7 @@ from repro.domain.request import COMPLETIONS, Expectation, Request
 from repro.domain.scene import Scene, part_value
 from repro.domain.variable import Configuration, Kind, Value, Variable
 
-PLAIN = {
+PLAIN: dict[str, tuple[Value, ...]] = {
     "--kv-cache-dtype": ("fp8", "auto"),
     "--gpu-memory-utilization": ("0.9", "0.95"),
     "--dtype": ("float16", "bfloat16"),
@@ -49,11 +49,14 @@ def scenes(draw: st.DrawFn) -> Scene:
     ends: tuple[dict[str, Value], dict[str, Value]] = ({}, {})
     variables: list[Variable] = []
     for part in draw(st.permutations([*PLAIN, *ORDINAL])):
+        low: Value
+        high: Value
         if part in ORDINAL:
             low = draw(st.none() | st.integers(1, 5000))
             high = draw(st.none() | st.integers(1, 5000))
         else:
-            low, high = draw(st.sampled_from([None, *PLAIN[part]])), draw(st.sampled_from([None, *PLAIN[part]]))
+            values: list[Value] = [None, *PLAIN[part]]
+            low, high = draw(st.sampled_from(values)), draw(st.sampled_from(values))
         ends[0][part], ends[1][part] = low, high
         if low == high:
             continue
