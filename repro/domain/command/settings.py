@@ -26,9 +26,9 @@ def value_of(flags: Sequence[Flag], name: str) -> FlagValue:
     target = canonical(name)
     base, dot, path = target.partition(".")
     if dot:
-        exact = [f.value for f in flags if f.name == target]
+        exact = [f.value for f in _dotted(flags, base) if f.name == target]
         return exact[-1] if exact else _part(_object(flags, base), path.split("."))
-    if any(f.name.startswith(base + ".") for f in flags):
+    if _dotted(flags, base):
         return json.dumps(_object(flags, base), ensure_ascii=False)
     own = [f for f in flags if f.name == target]
     if not own:
@@ -42,7 +42,7 @@ def with_value(flags: Sequence[Flag], name: str, value: FlagValue) -> tuple[Flag
     target = canonical(name)
     base, dot, path = target.partition(".")
     whole = [f for f in flags if f.name == base]
-    if dot and whole and not any(f.name.startswith(base + ".") for f in flags):
+    if dot and whole and not _dotted(flags, base):
         inside = _object(flags, base)
         if inside is not None:
             _set_part(
@@ -55,7 +55,7 @@ def with_value(flags: Sequence[Flag], name: str, value: FlagValue) -> tuple[Flag
     if value is None or (value is False and spec is not None and spec.kind is FlagKind.SWITCH):
         return tuple(kept)  # a switch has no --no- form: off is absent
     place = gone[-1] - len(gone) + 1 if gone else len(kept)
-    like = flags[gone[-1]] if gone and flags[gone[-1]].name == target else None
+    like = _spelling(flags, target) if dot else flags[gone[-1]] if gone and flags[gone[-1]].name == target else None
     return (*kept[:place], *_made(target, value, like), *kept[place:])
 
 
@@ -76,6 +76,27 @@ def _made(target: str, value: FlagValue, like: Flag | None) -> Iterable[Flag]:
     return [make_flag(target, value, like)]
 
 
+def _dotted(flags: Sequence[Flag], base: str) -> Sequence[Flag]:
+    """The dotted parts in force. vLLM merges those of one spelling only: of `-cc.a 1 --compilation-config.b 2` the
+    spelling that begins last takes all, here b.
+    """
+    groups: dict[str, list[Flag]] = {}
+    for flag in flags:
+        if flag.name.startswith(base + "."):
+            groups.setdefault(flag.written.partition(".")[0].replace("_", "-"), []).append(flag)
+    return list(groups.values())[-1] if groups else ()
+
+
+def _spelling(flags: Sequence[Flag], target: str) -> Flag | None:
+    """A flag to spell a dotted part like, so that it is merged with those already in force."""
+    base, _, path = target.partition(".")
+    group = _dotted(flags, base)
+    if not group:
+        return None
+    exact = [f for f in group if f.name == target]
+    return exact[-1] if exact else Flag(target, f"{group[-1].written.partition('.')[0]}.{path}", "")
+
+
 def _collects(name: str) -> bool:
     spec = read_name(name).spec
     return spec is None or spec.kind is FlagKind.REPEATED
@@ -87,7 +108,7 @@ def _dotted_text(value: FlagValue) -> str:
 
 def _object(flags: Sequence[Flag], base: str) -> dict[str, Any] | None:
     """The JSON object that vLLM would build for a flag, None where there is none."""
-    dotted = [f for f in flags if f.name.startswith(base + ".")]
+    dotted = _dotted(flags, base)
     if dotted:
         merged: dict[str, Any] = {}
         for flag in dotted:

@@ -24,8 +24,8 @@ def test_a_line_of_0_32() -> None:
     command = read(line)
     assert " ".join(command.argv()) == (
         "vllm serve /models/tiny --api-server-count 1 --host 127.0.0.1 --port 8231 --max-model-len 1024 "
-        '--enforce-eager --hf-overrides {"max_position_embeddings": 8000000} --no-enable-prefix-caching --served-model-name a b '
-        "--middleware x.y --middleware z.w"
+        '--enforce-eager --hf-overrides {"max_position_embeddings": 8000000} --no-enable-prefix-caching '
+        "--served-model-name a b --middleware x.y --middleware z.w"
     )
     assert parse(command.argv()) == command
     assert command.unread == ()

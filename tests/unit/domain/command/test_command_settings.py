@@ -100,6 +100,9 @@ def test_what_flags_are_about() -> None:
         ('-cc \'{"a": {"b": "c"}}\'', "-cc.a.b", "c"),
         ("-cc '{\"a\": 1}'", "-cc.a.b", None),
         ("-cc not-json", "-cc.a", None),
+        ("--compilation-config.mode 3 -cc.x 1 --compilation-config.y 2", "-cc", '{"x": 1}'),
+        ("--compilation-config.mode 3 -cc.x 1", "-cc.mode", None),
+        ("--compilation-config.mode 3 --compilation_config.x 1", "-cc", '{"mode": 3, "x": 1}'),
     ],
 )
 def test_the_value_in_force(flags: str, name: str, value: FlagValue) -> None:
@@ -124,6 +127,8 @@ def test_the_value_in_force(flags: str, name: str, value: FlagValue) -> None:
         ("-O3", "-O", "2", "--optimization-level=2"),
         ("-cc.mode 3 -cc.x 1", "-cc.mode", "2", "-cc.mode 2 -cc.x 1"),
         ("-cc.mode 3 -cc.x 1", "-cc.mode", None, "-cc.x 1"),
+        ("-cc.x=1", "-cc.mode", "2", "-cc.x=1 -cc.mode 2"),
+        ("--compilation-config.mode 3 -cc.x 1", "-cc.mode", "2", "-cc.mode 2 -cc.x 1"),
         ("-cc.mode 3 --port 1", "-cc", '{"mode":1}', """--compilation-config {"mode":1} --port 1"""),
         ("-cc '{\"mode\": 3}'", "-cc.mode", "2", '-cc {"mode": 2}'),
         ("-cc '{\"mode\": 3}' --port 1", "-cc.mode", None, "--port 1"),
