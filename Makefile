@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-SOURCES := repro tests tools
+SOURCES := repro tests .ci
 # Test processes side by side; 0 runs everything in one process, which a debugger needs.
 JOBS ?= auto
 # Tests of one file stay in one process, so that a server or a wheel made once for a file is made once.
@@ -59,11 +59,11 @@ bench: $(STAMP) ## ratios of this tool against simpler searches
 	if [ $$code -eq 5 ]; then echo "no benchmark is collected in tests/benchmarks"; else exit $$code; fi
 
 wheelhouse: check-python ## one tar that installs on a node without internet and with the same Python
-	$(PYTHON) tools/wheelhouse.py
+	$(PYTHON) .ci/wheelhouse.py
 
 clean: ## remove environments, builds and caches; the real vLLM (.venv-vllm) and sessions (.repro) stay
 	rm -rf $(VENV) .venv-py* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find repro tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find repro tests .ci -name __pycache__ -type d -prune -exec rm -rf {} +
 
 check-python:
 	@$(PYTHON) -c '' >/dev/null 2>&1 || { \

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-CODE = ("repro", "tests", "tools")
+CODE = ("repro", "tests", ".ci")
 TEXT_SUFFIXES = {".py", ".toml", ".md", ".sh", ".yaml", ".yml", ".json", ".cfg", ".txt", ""}
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
@@ -130,7 +130,7 @@ PLANTED = [
     ("leftovers", "repro/a.py", "def f():\n    raise NotImplementedError('later')\n"),
     ("shells", "repro/a.py", "import subprocess\nsubprocess.run('ls', shell=True)\n"),
     ("shells", "repro/a.py", "run(f'ls {x}', shell=flag)\n"),
-    ("shells", "tools/a.py", "import os\nos.system('ls')\n"),
+    ("shells", ".ci/a.py", "import os\nos.system('ls')\n"),
     ("shells", "repro/a.py", "from os import popen\n"),
     ("shells", "repro/a.py", "async def f():\n    await asyncio.create_subprocess_shell('ls')\n"),
 ]
