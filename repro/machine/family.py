@@ -4,14 +4,19 @@ Two signs, since neither is enough: the mark in the environment that a process w
 log as standard output or error. vLLM's engine and workers rename themselves, which wipes the memory that their
 environment is read from; orphaned, they are then known by their output alone. A process whose environment can be read
 and lacks the mark is never taken for one.
+
+That none is left is told by a lock on the log, which every process inherits with the open file: also one that was
+forked in the moment of its owner's death and will show its mark only when it is at last given time to execute.
 """
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -19,7 +24,10 @@ from repro.machine.clock import Clock
 from repro.machine.processes import ProcessRef, end_group, same_process, with_environment_mark
 
 _STANDARD_OUTPUTS = (1, 2)
-# Scans until a family is gone for good; each ends what it saw, so only a fork between two of them needs another.
+# For a process that is still between fork and exec: on a crowded machine that took half a second.
+_APPEAR_S = 10.0
+_LOOK_S = 0.05
+# Each round ends what it saw; only a fork in between needs another.
 _ROUNDS = 5
 
 
@@ -44,23 +52,57 @@ def find_family(signs: FamilySigns) -> tuple[ProcessRef, ...]:
     return tuple(sorted(living, key=lambda ref: ref.started))
 
 
-def end_family(
-    signs: FamilySigns, clock: Clock, terminate_seconds: float, kill_seconds: float = 5.0
-) -> tuple[int, ...]:
-    """Terminate, then kill, all processes of a server until none is left. Returns the pids that would not end."""
-    left: tuple[ProcessRef, ...] = ()
-    for _ in range(_ROUNDS):
+@dataclass(frozen=True)
+class FamilyEnd:
+    """What ending a family came to: pids that were ended, pids that would not, and whether nobody at all is left."""
+
+    ended: tuple[int, ...]
+    left: tuple[int, ...]
+    gone: bool
+
+
+def hold_output(output: IO[bytes]) -> None:
+    """Lock an open log for whoever inherits it. The lock ends with the last process that has it open from here."""
+    with suppress(OSError):  # a file system without locks: only the wait for a late child is lost
+        fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_output_held(path: Path) -> bool:
+    """Whether any process still has the log open that was locked by `hold_output`."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def end_family(signs: FamilySigns, clock: Clock, terminate_seconds: float, kill_seconds: float = 5.0) -> FamilyEnd:
+    """Terminate, then kill, all processes of a server until none is left; the caller must have closed its log."""
+    seen: dict[int, ProcessRef] = {}
+    late = clock.monotonic() + _APPEAR_S
+    rounds = _ROUNDS
+    while rounds > 0:
         members = find_family(signs)
         if not members:
-            return ()
-        left = end_group(
+            if not is_output_held(signs.output) or clock.monotonic() >= late:
+                break
+            clock.sleep(_LOOK_S)
+            continue
+        seen.update((ref.pid, ref) for ref in members)
+        rounds -= 1
+        end_group(
             members,
             clock,
             interrupt_seconds=0.0,
             terminate_seconds=terminate_seconds,
             kill_seconds=kill_seconds,
         )
-    return tuple(ref.pid for ref in left)
+    left = tuple(pid for pid, ref in sorted(seen.items()) if same_process(pid, ref.started))
+    ended = tuple(pid for pid in sorted(seen) if pid not in left)
+    return FamilyEnd(ended, left, gone=not left and not is_output_held(signs.output))
 
 
 def cpu_seconds(members: Sequence[ProcessRef]) -> float:

@@ -17,7 +17,7 @@ from repro.domain.launch import Launch
 from repro.errors import UsageError
 from repro.machine.clock import Clock
 from repro.machine.detached import DetachedProcess, must_exist, start_detached
-from repro.machine.family import cpu_seconds, end_family, find_family, where_they_wait
+from repro.machine.family import cpu_seconds, end_family, find_family, hold_output, where_they_wait
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
 from repro.runner.environment import launch_environment
@@ -78,15 +78,17 @@ class ProcessEngine:
         record = self._record(server_id, launch, argv, place)
         place.log.parent.mkdir(parents=True, exist_ok=True)
         # A log of its own, never another server's: it is also what a renamed worker is known by.
-        with place.log.open("xb") as log:
-            write_record(place.records, record)
-            try:
+        log = place.log.open("xb")
+        try:
+            with log:
+                hold_output(log)
+                write_record(place.records, record)
                 process = start_detached(argv, environment, place.cwd, log)
-            except BaseException:
-                # Also on Ctrl-C in just this moment, when a child may exist whose pid nobody has been told.
-                if not end_family(record.signs, self._clock, self._stop_times.terminate_s):
-                    mark_ended(place.records, record, self._clock.now())
-                raise
+        except BaseException:
+            # Also on Ctrl-C in just this moment, when a child may exist whose pid nobody has been told.
+            if end_family(record.signs, self._clock, self._stop_times.terminate_s).gone:
+                mark_ended(place.records, record, self._clock.now())
+            raise
         return ProcessServer(process, record, listening, place, self._clock, self._stop_times)
 
     def _record(self, server_id: str, launch: Launch, argv: tuple[str, ...], place: Place) -> ServerRecord:
@@ -162,9 +164,9 @@ class ProcessServer:
         begun = self._clock.monotonic()
         ending = self._end_leader()
         self._wait(lambda: not find_family(self._record.signs), self._times.family_s, _FAMILY_POLL_S)
-        left = end_family(self._record.signs, self._clock, self._times.terminate_s)
-        report = StopReport(ending, self._process.code(), self._clock.monotonic() - begun, left)
-        if not left:
+        end = end_family(self._record.signs, self._clock, self._times.terminate_s)
+        report = StopReport(ending, self._process.code(), self._clock.monotonic() - begun, end.left)
+        if end.gone:
             mark_ended(self._place.records, self._record, self._clock.now())
             self._report = report
         return report
