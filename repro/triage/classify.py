@@ -19,7 +19,7 @@ _BROKEN_PIPES = frozenset(
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a piece says. `weight`: 3 a cause, 2 one that yields to any cause, 1 an error line nobody knows, 0 nothing."""
+    """What a piece says. `weight`: 3 a cause, 2 it yields to any cause, 1 an error line nobody knows, 0 nothing."""
 
     stage: Stage
     family: Family
@@ -27,14 +27,13 @@ class Ruling:
     known: bool
 
 
-def find_pattern(table: PatternTable, piece: Piece, hints: bool = False) -> Pattern | None:
-    """The first row that fits the words, the frames and the logging place of a piece."""
+def find_pattern(rows: tuple[Pattern, ...], piece: Piece) -> Pattern | None:
+    """The first of `rows` that fits the words, the frames and the logging place of a piece."""
     words = piece.text[:_MAX_WORDS]
     frames = "\n".join(piece.frames)
-    for row in table.patterns:
+    for row in rows:
         if (
-            (row.kind == "hint") == hints
-            and row.fits(words)
+            row.fits(words)
             and (row.frames is None or row.frames.search(frames))
             and (row.source is None or row.source.search(piece.source.source or ""))
         ):
@@ -59,7 +58,7 @@ def rule(table: PatternTable, piece: Piece, links: tuple[Piece, ...] = ()) -> Ru
     if piece.raised is not None and piece.raised.type.rpartition(".")[2] in _NOT_A_FAULT:
         return Ruling(_moment(piece), Family.OTHER, 0, False)
     for link in (piece, *links):
-        pattern = link.pattern or find_pattern(table, link)
+        pattern = link.pattern or find_pattern(table.causes, link)
         if pattern is not None:
             return _by_pattern(table, piece, link, pattern)
     for link in (piece, *links):

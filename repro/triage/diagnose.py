@@ -16,8 +16,8 @@ from repro.triage.template import template
 _LONG_SILENCE = 30.0  # seconds; a step of a serving engine that says nothing for longer was stuck before the stop
 _AFTERMATH = frozenset({Family.TIMEOUT, Family.ENGINE_DEAD, Family.SHM, Family.RENDEZVOUS_TIMEOUT})
 _DEAD_NOTE = (
-    "The log does not say why the process went away; look at dmesg, the container's state (OOMKilled), and the logs of the "
-    "other ranks or nodes."
+    "The log does not say why the process went away; look at dmesg, the container's state (OOMKilled), "
+    "and the logs of the other ranks or nodes."
 )
 
 
@@ -71,11 +71,11 @@ def _follows(number: int, root: Piece, evidence: Evidence) -> bool:
 
 
 def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Choice | None:
+    pieces = tuple(evidence.pieces)
     if evidence.serving_proof and not progress.started:
-        for piece in evidence.pieces:
-            piece.serving = True
+        pieces = tuple(replace(piece, serving=True) for piece in pieces)
     dead = any(not row.of_request for _, row in evidence.echoes)
-    ruled = [(piece, rule(table, piece, _links(piece, evidence))) for piece in evidence.pieces]
+    ruled = [(piece, rule(table, piece, _links(piece, pieces))) for piece in pieces]
     ruled = [(p, r) for p, r in ruled if r.weight and _counts(p, r, dead)]
     strong = next(((p, r) for p, r in ruled if r.weight == 3), None)
     weak = next(((p, r) for p, r in ruled if r.weight == 2), None)
@@ -105,7 +105,7 @@ def _last_resort(
     if not echoes:
         return _Choice(*unknown, 0.4, False) if unknown and not unknown[0].serving else None
     first = min(echoes, key=lambda piece: piece.number)
-    telling = next((row for piece in echoes if (row := find_pattern(table, piece)) and row.kind != "weak"), None)
+    telling = next((row for piece in echoes if (row := find_pattern(table.causes, piece)) and row.kind != "weak"), None)
     if unknown and unknown[0].number < first.number:
         return _Choice(*unknown, 0.4, False)
     serving = first.serving or (evidence.serving_proof and not progress.started) or progress.serving
@@ -126,13 +126,13 @@ def _counts(piece: Piece, ruling: Ruling, dead: bool) -> bool:
     return dead or (ruling.weight >= 2 and (piece.source.process or "").startswith(ENGINE_PROCESSES))
 
 
-def _links(piece: Piece, evidence: Evidence) -> tuple[Piece, ...]:
+def _links(piece: Piece, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """The exceptions that were raised from this one, in order."""
     links: list[Piece] = []
     last = piece.raised
     if last is None:
         return ()
-    for other in evidence.pieces:
+    for other in pieces:
         if other.raised is not None and other.raised.chained is last:
             links.append(other)
             last = other.raised
@@ -140,7 +140,7 @@ def _links(piece: Piece, evidence: Evidence) -> tuple[Piece, ...]:
 
 
 def _named(found: tuple[Piece, Ruling], ruled: list[tuple[Piece, Ruling]]) -> tuple[Piece, Ruling]:
-    """A bare inner exception yields to the named one raised from it; an error line that already says it wins (R1, R3)."""
+    """A bare inner exception yields to the named one raised from it; an error line that says it all wins (R1, R3)."""
     piece, ruling = found
     raised = piece.raised
     if raised is None:
@@ -233,7 +233,7 @@ def _silent_while_serving(
         number, line = progress.last_line if stuck and progress.last_line else (stop.number, stop.line)
         note = "The workers did not react to the stop." if stuck else _DEAD_NOTE
         family = Family.HANG if stuck else Family.ENGINE_DEAD
-    elif exit_ is not None and not exit_.running and stop is None and not evidence.outside:
+    elif exit_ is not None and not exit_.running and stop is None and not evidence.stopped:
         number, line = progress.last_line or (0, "")
         family, note = Family.ENGINE_DEAD, f"The server ended by itself (exit code {exit_.code}). {_DEAD_NOTE}"
     else:

@@ -19,7 +19,7 @@ MAX_NUMBERS = 2000
 
 @dataclass
 class Piece:
-    """One abnormal line: an exception that ended a traceback, or a plain line. `work` and `serving` are of that time."""
+    """One abnormal line: an exception that ended a traceback, or a plain one. `work` and `serving` are of that time."""
 
     first_number: int
     first_line: str
@@ -63,7 +63,7 @@ class Evidence:
     hints: list[Piece] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     serving_proof: bool = False
-    outside: bool = False
+    stopped: bool = False
     executor_stop: Piece | None = None
     executor_stuck: bool = False
     silence: float | None = None  # seconds without a line before the executor's stop, by the log's own clock

@@ -34,10 +34,12 @@ _HEADER = re.compile(
 )
 _UVICORN = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL|DEBUG|TRACE): {2,}")
 _GLOG = re.compile(
-    r"(?:\[rank(?P<rank>\d+)\]:)?\[?(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+(?: +\d+)? (?P<source>[\w./+-]+:\d+)\] ?"
+    r"(?:\[rank(?P<rank>\d+)\]:)?\[?(?P<letter>[IWEF])"
+    r"\d{3,4} \d\d:\d\d:\d\d\.\d+(?: +\d+)? (?P<source>[\w./+-]+:\d+)\] ?"
 )
 _NCCL = re.compile(
-    r"(?:\[[\d :.-]+\] )?(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] (?:[\w./() ]+:\d+ )?NCCL (?P<level>INFO|WARN|ERROR|TRACE) "
+    r"(?:\[[\d :.-]+\] )?(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] "
+    r"(?:[\w./() ]+:\d+ )?NCCL (?P<level>INFO|WARN|ERROR|TRACE) "
 )
 _GLOG_LEVEL = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 _JSON_TEXT = ("log", "message", "msg", "text", "event")

@@ -35,7 +35,11 @@ class Progress:
     banner_by: str | None = None
     reached: list[Reached] = field(default_factory=list)
     last_line: tuple[int, str] | None = None
-    last_clock: str | None = None
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What decides how later lines are read."""
+        return self.work, self.version, self.ready, self.headless, self.cache_set, self.banner_by, len(self.reached)
 
     @property
     def serving(self) -> bool:
@@ -73,7 +77,7 @@ class Progress:
 
     @property
     def waiting_in(self) -> Stage:
-        """The stage a silent start is stuck in. Releases that hide the group's line are in it once the engine starts."""
+        """The stage a silent start is stuck in. Where the group's line is hidden, the engine's start begins it."""
         if self.work is not Stage.DEVICE_RECOGNITION or self.version is None:
             return self.work
         found = _VERSION_NUMBER.match(self.version)

@@ -33,7 +33,7 @@ SHIPPED = ("markers", "patterns", "consequences", "harmless", "areas")
 
 @dataclass(frozen=True)
 class Row:
-    """What all tables share. `since`, `until`: the first and last vLLM version it was seen in; `more`: further examples."""
+    """What all tables share. `since`, `until`: first and last vLLM version it was seen in; `more`: further examples."""
 
     id: str
     any: tuple[str, ...]
@@ -128,10 +128,16 @@ class PatternTable:
     consequences: tuple[Consequence, ...] = ()
     harmless: tuple[Harmless, ...] = ()
     areas: tuple[Area, ...] = ()
+    causes: tuple[Pattern, ...] = field(init=False, default=())
+    plain: tuple[Pattern, ...] = field(init=False, default=())
     quiet: tuple[Pattern, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "quiet", tuple(row for row in self.patterns if row.quiet))
+        hints = tuple(row for row in self.patterns if row.kind == "hint")
+        causes = tuple(row for row in self.patterns if row.kind != "hint")
+        object.__setattr__(self, "causes", causes)
+        object.__setattr__(self, "plain", hints + causes)
+        object.__setattr__(self, "quiet", tuple(row for row in hints + causes if row.quiet))
 
     def with_files(self, paths: Sequence[Path]) -> PatternTable:
         """A new table with the rows of the user's files before these; raises InvalidFile naming file and row."""

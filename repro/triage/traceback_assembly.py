@@ -15,6 +15,7 @@ _HEADERS = ("Traceback (most recent call last):", "Traceback (most recent call l
 _MAX_STREAMS = 256
 _MAX_FRAMES = 60
 _MAX_DETAIL = 12
+_MAX_LINES = 5000  # the longest seen, torch's compiler with chained causes, has under 1000
 _CHAINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
@@ -80,11 +81,13 @@ class TracebackAssembler:
 
     def __init__(self) -> None:
         self._streams: OrderedDict[tuple[str, str, str], _Stream] = OrderedDict()
+        self._open: set[tuple[str, str, str]] = set()
+        self._opened_at = 0
 
     @property
     def open(self) -> bool:
-        """True while some line to come may belong to a traceback or to the text of an exception."""
-        return any(s.started is not None or s.collecting for s in self._streams.values())
+        """True while some line to come may belong to a traceback."""
+        return bool(self._open)
 
     def feed(self, number: int, line: str, source: Frame) -> tuple[Raised | None, bool]:
         """The exception that this line ends, and whether the line is part of a traceback (then it is no message)."""
@@ -94,7 +97,11 @@ class TracebackAssembler:
             stream = stream or self._new(source.stream)
             stream.started, stream.collecting = number, False
             stream.frames.clear()
+            self._open.add(source.stream)
+            self._opened_at = number
             return None, True
+        if self._open and number - self._opened_at > _MAX_LINES:
+            self._give_up()
         if stream is None:
             return self._alone(number, line, source, message)
         self._streams.move_to_end(source.stream)
@@ -127,7 +134,14 @@ class TracebackAssembler:
         raised = Raised(number, line, parts[0], parts[1], source, tuple(stream.frames), stream.started)
         return self._end(stream, raised), True
 
+    def _give_up(self) -> None:
+        """A traceback without an end (a cut log, a killed process) must not hold up the rest."""
+        for key in self._open:
+            self._streams[key].started = None
+        self._open.clear()
+
     def _end(self, stream: _Stream, raised: Raised) -> Raised:
+        self._open.discard(raised.source.stream)
         if stream.chain_next:
             raised.chained = stream.last
         stream.started, stream.chain_next, stream.collecting, stream.last = None, False, True, raised
@@ -164,5 +178,5 @@ class TracebackAssembler:
     def _new(self, key: tuple[str, str, str]) -> _Stream:
         stream = self._streams[key] = _Stream()
         if len(self._streams) > _MAX_STREAMS:
-            self._streams.popitem(last=False)
+            self._open.discard(self._streams.popitem(last=False)[0])
         return stream
