@@ -22,7 +22,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tests.real.bed.cases import API_PORT, CASES, MODEL_LENGTH, Case
+from tests.real.bed.case import API_PORT, MODEL_LENGTH, Case
+from tests.real.bed.cases_engine import DEVICE_AND_GROUP, ENGINE, SERVING
+from tests.real.bed.cases_settings import CONFIGURATION, SETTINGS
 from tests.real.bed.damaged import DAMAGES, damaged
 from tests.real.bed.defects import plant
 from tests.real.bed.install import REPOSITORY, install, venv_path, vllm_program
@@ -31,6 +33,7 @@ from tests.real.bed.server import Server
 
 LOGS = REPOSITORY / "tests" / "unit" / "triage" / "logs"
 LARGEST = 60_000
+CASES = (*CONFIGURATION, *SETTINGS, *ENGINE, *SERVING, *DEVICE_AND_GROUP)
 QUICK = {
     "OMP_NUM_THREADS": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -183,6 +186,9 @@ def record(case: Case, tiny: Path) -> dict[str, object]:
         if case.root and found is None:
             shutil.copyfile(scratch / "log", keep)
             raise NotAsLabelled(f"no line holds {case.root!r}; its log is kept in {keep}")
+        _expect(
+            found is None or "non-default args" not in lines[found - 1], "the root text is one of the arguments too"
+        )
         (LOGS / f"{case.slug}.log").write_bytes(log.encode())
         return {
             "stage": case.stage,
