@@ -8,6 +8,7 @@ from typing_extensions import assert_never
 
 from repro.cli.output import grouped, seconds
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
+from repro.domain.stage import Stage
 from repro.domain.trial import Answer
 from repro.runner.port import Ended, StageReached, Waiting
 from repro.trial.progress import Asked, Event, Note, TrialFinished, TrialStarted
@@ -34,6 +35,8 @@ class Lines:
                 more = ", tried again" if again else ""
                 cost = f"{seconds(answer.cost.seconds)}"
                 self._say(f"      {outcome_words(answer.outcome)}{_of(answer)}, {cost}{more}")
+            case StageReached(Stage.SERVING, _):
+                pass  # the same moment as api_ready; whether it serves is what the requests tell
             case StageReached(stage, passed):
                 self._say(f"      {stage} done after {seconds(passed)}")
             case Ended(ready, reason, passed):

@@ -14,15 +14,17 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
 from repro import __version__
 from repro.cli.lazy import COMMANDS
-from tools import wheelhouse
 
 REPO = Path(__file__).resolve().parents[2]
+# A script beside CI and no package: loaded by its path.
+wheelhouse = SourceFileLoader("wheelhouse", str(REPO / ".ci" / "wheelhouse.py")).load_module()
 DATA = ("baselines", "scenarios")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
