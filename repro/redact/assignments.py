@@ -39,6 +39,17 @@ _FLAG = re.compile(
 _VALUE_GROUPS = ("double", "single", "list", "bare")
 
 
+_ESCAPE_BEFORE = {"[": re.compile(r"\d*m"), ";": re.compile(r"\d*m"), "\\": re.compile(r"[nrt]")}
+
+
+def _readings(match: re.Match[str]) -> tuple[str, ...]:
+    """The name as it stands, and without the end of a colour code (`[0m`) or escaped line end (`\\n`) before it."""
+    name, start = match["name"], match.start("name")
+    escape = _ESCAPE_BEFORE.get(match.string[max(0, start - 1) : start])
+    found = escape.match(name) if escape else None
+    return tuple(reading.lstrip("-.") for reading in ((name, name[found.end() :]) if found else (name,)))
+
+
 def _is_secret(name: str, value: str) -> bool:
     if name.isupper() and is_secret_name(name):
         return not is_placeholder(value)
@@ -51,11 +62,13 @@ def mask_assignments(text: str, mask: Callable[[str, str], str]) -> str:
     def replace(match: re.Match[str]) -> str:
         groups = match.groupdict()
         group = next((g for g in _VALUE_GROUPS if groups.get(g)), None)
-        if group is None or not _is_secret(groups["name"].lstrip("-."), groups[group]):
+        value = groups[group] if group else ""
+        name = next((reading for reading in _readings(match) if _is_secret(reading, value)), None)
+        if group is None or name is None:
             return match.group()
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
         whole = match.group()
-        return whole[:start] + mask(groups[group], rule_of_name(groups["name"])) + whole[end:]
+        return whole[:start] + mask(value, rule_of_name(name)) + whole[end:]
 
     if _MAY_ASSIGN.search(text.lower()):
         text = _ASSIGNMENT.sub(replace, text)

@@ -34,8 +34,9 @@ def _shape(rule: str, needs: str, pattern: str) -> Shape:
     return Shape(rule, tuple(needs.split()), re.compile(pattern))
 
 
-# A word character before the prefix would make it part of something else (`task-...` holds `sk-`).
-_START = r"(?<![A-Za-z0-9])"
+# A word character before the prefix would make it part of something else (`task-...` holds `sk-`); unless it ends a
+# colour code, an escaped line end or a URL escape.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=[\[;0-9][0-9]m)|(?<=\[m)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _KEY_BLOCK_BODY = r"(?:[\s\S]{0,16000}?-----END [A-Z ]*PRIVATE KEY-----|(?:[A-Za-z0-9+/=\s]|\\n)*)"
 
 SHAPES: tuple[Shape, ...] = (
