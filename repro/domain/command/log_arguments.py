@@ -6,7 +6,7 @@ are Python text, but objects in them ("CompilationConfig(level=3)") are not lite
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import json
 import re
 
@@ -14,14 +14,13 @@ from repro.domain.command.command import Command
 from repro.domain.command.flag import Flag, FlagValue, make_flag
 from repro.domain.command.flag_names import canonical, read_name
 from repro.domain.command.flag_spec import FlagKind
+from repro.domain.command.printed_values import Unreadable, read_printed, without_empty
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _NON_DEFAULT = re.compile(r"non-default args:\s*\{")
 _NAMESPACE = re.compile(r"args:\s*Namespace\(")
-_LORA = re.compile(r"LoRAModulePath\(name='([^']+)', path='([^']+)', base_model_name=None[^()]*\)")
 _NO_FLAG = frozenset("model model_tag subparser dispatch_function config cmd func".split())
 _MASKS = ("***", "<redacted>")
-_ENUM = re.compile(r"<[\w.]+: '?([^'>]*)'?>|[A-Z]\w*\.(\w+)")
 _API_SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 
 
@@ -46,7 +45,7 @@ def parse_non_default_args(line: str) -> Command | None:
     for key, raw in items.items():
         if key not in _NO_FLAG:
             _read(key, raw, flags, unread)
-    model = next((str(v) for k in ("model_tag", "model") if (v := _literal(items.get(k, "None"))) is not None), None)
+    model = _model(items)
     serves = "model_tag" in items or not namespace
     if not serves and model is not None:
         flags.insert(0, make_flag("--model", model))
@@ -59,47 +58,54 @@ def parse_non_default_args(line: str) -> Command | None:
     )
 
 
+def _model(items: dict[str, str]) -> str | None:
+    for key in ("model_tag", "model"):
+        with contextlib.suppress(Unreadable):
+            value = read_printed(items.get(key, "None"))
+            if isinstance(value, str):
+                return value
+    return None
+
+
 def _read(key: str, raw: str, flags: list[Flag], unread: list[str]) -> None:
     name = canonical(key)
     spec = read_name(name).spec
-    adapters = [f"{name}={path}" for name, path in _LORA.findall(raw)]
-    value = adapters if adapters and len(adapters) == raw.count("LoRAModulePath(") else _literal(raw)
-    if value is None and raw.strip() == "None":
-        return
-    if value is None or value in _MASKS:
+    try:
+        value = read_printed(raw)
+    except Unreadable:
         unread.append(name)
         return
+    if value in _MASKS:
+        unread.append(name)
+        return
+    if name == "--lora-modules" and isinstance(value, list):
+        value = [_adapter(item) for item in value]
+    if name == "--compilation-config" and isinstance(value, dict):  # an object that prints itself as a dict
+        value = without_empty(value)
     fitting = _fitting(value, spec.kind if spec is not None else None)
     if fitting is not None:
         values = fitting if isinstance(fitting, tuple) and spec and spec.kind is FlagKind.REPEATED else (fitting,)
         flags += [make_flag(name, each) for each in values]
 
 
+def _adapter(item: object) -> object:
+    """A LoRAModulePath in the short form NAME=PATH where that says all."""
+    if isinstance(item, dict) and "base_model_name" not in item and not item.get("is_3d_lora_weight"):
+        return f"{item.get('name')}={item.get('path')}"
+    return item
+
+
 def _fitting(value: object, kind: FlagKind | None) -> FlagValue:
-    """A Python value as a flag's value; None where the flag need not be written."""
+    """A value as a flag's value; None where the flag need not be written."""
+    if value is None:
+        return None
     if isinstance(value, bool):
         return value if value or kind is FlagKind.BOOLEAN else None
-    if isinstance(value, list | tuple | set) and kind is not FlagKind.JSON:
-        return tuple(v if isinstance(v, str) else json.dumps(v) for v in value) or None
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(value, ensure_ascii=False, default=str) if value else None
+    if isinstance(value, list) and kind is not FlagKind.JSON:
+        return tuple(v if isinstance(v, str) else "None" if v is None else json.dumps(v) for v in value) or None
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False) if value else None
     return str(value)
-
-
-def _literal(raw: str) -> object:
-    """A Python literal, JSON or an enum member's name; None for anything else (and for None itself)."""
-    raw = raw.strip()
-    try:
-        value: object = ast.literal_eval(raw)
-        return value
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        pass
-    try:
-        whole: object = json.loads(raw)
-        return whole
-    except ValueError:
-        member = _ENUM.fullmatch(raw)
-        return (member[1] or member[2]) if member else None
 
 
 def _items(text: str, between: str) -> dict[str, str] | None:

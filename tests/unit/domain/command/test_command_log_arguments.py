@@ -34,7 +34,10 @@ def test_a_line_of_0_32() -> None:
 def test_objects_are_read_where_they_can_be_and_named_where_not() -> None:
     command = read(
         "INFO [utils.py:253] non-default args: {'model_tag': 'm', 'lora_modules': [LoRAModulePath(name='sql', "
-        "path='/l/sql', base_model_name=None)], 'compilation_config': CompilationConfig(level=3, sizes=[1, 2]), "
+        "path='/l/sql', base_model_name=None)], "
+        "'compilation_config': CompilationConfig(level=3, sizes=[1, 2], x=None), "
+        "'pooler_config': <object at 0x7f>, 'kv_events_config': KVEventsConfig(port=-1, y=f()(1)), "
+        "'dtype': torch.bfloat16, "
         "'attention_backend': AttentionBackendEnum.FLASH_ATTN, 'optimization_level': <OptimizationLevel.O3: 3>, "
         "'kv_transfer_config': {\"kv_role\": \"kv_both\", \"x\": null}, 'api_key': '***', 'hf_token': None}"
     )
@@ -42,7 +45,9 @@ def test_objects_are_read_where_they_can_be_and_named_where_not() -> None:
     assert command.flag("--attention-backend") == "FLASH_ATTN"
     assert command.flag("--optimization-level") == "3"
     assert command.flag("--kv-transfer-config") == '{"kv_role": "kv_both", "x": null}'
-    assert command.unread == ("--compilation-config", "--api-key")
+    assert command.flag("--compilation-config") == '{"level": 3, "sizes": [1, 2]}'
+    assert command.flag("--dtype") == "bfloat16"
+    assert command.unread == ("--pooler-config", "--kv-events-config", "--api-key")
 
 
 def test_lines_without_a_model_tag_of_0_9() -> None:
