@@ -175,7 +175,7 @@ def _different(first: str, shape: RequestShape, count: Callable[[str], int]) -> 
         for variant in range(_VARIANTS):
             # Far behind the words of a seeded prompt, so that no tail repeats a part of it.
             behind = 10_000_000 + (number * _VARIANTS + variant) * _TAIL_WORDS
-            fitted = fit(f"{head} {words(shape.seed, _TAIL_WORDS, behind)}", n, count)
+            fitted = fit(f"{head} {words(shape.seed, _TAIL_WORDS, behind)}", n, count, near=len(texts[-1]))
             if isinstance(fitted, str) and fitted not in texts:
                 texts.append(fitted)
                 break

@@ -111,10 +111,10 @@ class Watch:
             if evidence is not None:
                 return self._failure_at_exit(evidence)
             if self._clock.monotonic() >= deadline:
-                break
+                # A cause in the log counts for requests that failed; beside requests that passed it is a mere line.
+                return self._diagnosis.failure() if suspected and self._diagnosis.certain else None
             self._clock.sleep(poll)
             poll = min(poll * 1.5, _LAST_POLL_S)
-        return self._diagnosis.failure() if suspected and self._diagnosis.certain else None
 
     def still_alive(self) -> bool:
         """Whether the server's leading process still runs; cheap."""

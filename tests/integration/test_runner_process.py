@@ -21,7 +21,7 @@ from repro.domain.launch import Launch
 from repro.domain.request import CHAT, RequestSet, RequestShape
 from repro.domain.stage import Stage
 from repro.machine.clock import SystemClock
-from repro.machine.family import FamilySigns, find_family
+from repro.machine.family import FamilySigns, end_family, find_family, hold_output, is_output_held
 from repro.machine.processes import same_process
 from repro.probe.client import HttpClient
 from repro.probe.metrics import fetch_metrics, prefix_caching_in_force
@@ -244,13 +244,54 @@ def test_a_kill_at_any_moment_of_a_launch_leaves_nothing(tmp_path: Path, script:
         with owner(tmp_path, script, "ignore") as killed:
             assert killed.stdout is not None
             assert killed.stdout.readline() == b"starting\n"
-            time.sleep(chance.uniform(0, 0.02))
+            time.sleep(chance.uniform(0, 0.04))
             killed.kill()
         launched += [r.signs for r in open_records(tmp_path / "servers")]
         swept = sweep(tmp_path / "servers", CLOCK, terminate_s=0.1)
         assert all(s.left == () for s in swept)
     assert not any(find_family(signs) for signs in launched)
     assert list(open_records(tmp_path / "servers")) == []
+
+
+class OpensAGate:
+    """A clock that lets the late child go on once somebody waits for it."""
+
+    def __init__(self, gate: Path) -> None:
+        self._gate = gate
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._gate.touch()
+        time.sleep(seconds)
+
+
+def test_a_child_that_executes_only_after_the_sweep_began_is_waited_for(tmp_path: Path, script: Path) -> None:
+    """Between fork and exec a child shows the environment of repro; on a loaded machine that lasts."""
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    wait = (
+        "import os, sys, time\n"
+        "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+        "os.execve(sys.executable, [sys.executable, sys.argv[2]], {'MODE': 'ignore', sys.argv[3]: 'late'})"
+    )
+    with log.open("xb") as output:
+        hold_output(output)
+        child = subprocess.Popen([sys.executable, "-c", wait, str(gate), str(script), MARK], stdout=output)
+    try:
+        signs = FamilySigns(MARK, "late", log)
+        assert find_family(signs) == ()
+        assert is_output_held(log)
+        end = end_family(signs, OpensAGate(gate), 0.1)
+        assert end.gone
+        assert end.ended == (child.pid,)
+        assert child.wait(5) != 0
+    finally:
+        child.kill()
+        child.wait()
 
 
 def simulated(tmp_path: Path, faults: str = "", **flags: str) -> Launch:

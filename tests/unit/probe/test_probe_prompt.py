@@ -81,6 +81,15 @@ def test_concurrent_requests_differ_in_their_tail_at_equal_length(n: int, at_onc
     assert len({t[: len(texts[0]) - 48] for t in texts}) == 1
 
 
+def test_many_concurrent_prompts_take_few_counts_each() -> None:
+    tokenizer = PieceTokenizer()
+    made = build(RequestShape(input_tokens=4000, concurrency=64), tokenizer, "served")
+    assert isinstance(made, RequestSet)
+    assert {PieceTokenizer().count(r.body) for r in made.requests} == {4000}
+    assert len({r.body_json for r in made.requests}) == 64
+    assert tokenizer.asked < 64 * 6
+
+
 def test_a_shared_prefix_is_the_same_prompt() -> None:
     request_set = built(RequestShape(input_tokens=80, concurrency=3, shared_prefix=True, repeat=2))
     assert len(request_set.requests) == 6
