@@ -1,4 +1,9 @@
-"""`python -m repro.simulator serve MODEL [flags of vllm serve]`."""
+"""`python -m repro.simulator serve MODEL [flags of vllm serve]`: what `vllm serve` would do, in under half a second.
+
+The environment says what is not vLLM's: REPRO_SIMULATOR_FAULTS names the fault file (see `faults`),
+REPRO_SIMULATOR_STARTUP_SECONDS how long a start takes (default 0.3), REPRO_SIMULATOR_TOKEN_SECONDS how long the writing
+of one token takes (default 0).
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,6 @@ class Wording:
             "model": self.arguments.model,
             "architecture": self.architecture,
             "max_model_len": self.max_model_len,
-            "tool_parser": self.arguments.value("tool_call_parser") or "kimi_k9",
             "host": self.arguments.value("host") or "127.0.0.1",
             "port": self.arguments.value("port"),
             **more,

@@ -117,13 +117,10 @@ TEXTS: dict[Family, FaultText] = {
         moments={Stage.ENGINE_INIT: "config"},
     ),
     Family.TOOL_PARSER: FaultText(
-        root="KeyError: 'invalid tool call parser: {tool_parser} (chose from {{ deepseek_v3,hermes,kimi_k2,kimi_k3,qwen3_coder }})'",
-        frames=(
-            ("vllm/entrypoints/launchers/launcher.py", 390, "setup_server", "validate_api_server_args(args)"),
-            ("vllm/entrypoints/launchers/launcher.py", 362, "validate_api_server_args", "raise KeyError("),
-        ),
+        root="RuntimeError: Kimi-K3 Tool parser could not locate tool call start/end tokens in the tokenizer!",
+        frames=(("vllm/tool_parsers/kimi_k3_tool_parser.py", 88, "__init__", "raise RuntimeError("),),
         process="api",
-        moments={Stage.ENGINE_INIT: "bind", Stage.API_READY: "bind"},
+        moments={Stage.ENGINE_INIT: "api"},
         serving_root="ValueError: call channel closed before its arguments were complete",
         serving_frames=(
             (
@@ -209,6 +206,8 @@ TEXTS: dict[Family, FaultText] = {
     Family.OOM_GPU: FaultText(
         root=_OUT_OF_MEMORY.format(size="14.00 GiB", free="5.55 GiB"),
         frames=at.LOAD,
+        # Memory is the engine's matter, but it runs out while the weights are loaded.
+        moments={Stage.ENGINE_INIT: "weights"},
         serving_root=_OUT_OF_MEMORY.format(size="2.62 GiB", free="1.08 GiB"),
         serving_frames=(
             *at.EXECUTE,
@@ -244,7 +243,7 @@ TEXTS: dict[Family, FaultText] = {
         ),
     ),
     Family.PREFIX_CACHE: FaultText(
-        root="AssertionError: Prefix cache is not supported with this cache mode",
+        root="AssertionError: prefix cache hash block size 16 does not divide block size 1536",
         frames=(("vllm/v1/core/kv_cache_coordinator.py", 540, "__init__", "assert hash_block_size == block_size"),),
         process="engine",
         moments={Stage.ENGINE_INIT: "cache"},

@@ -137,13 +137,16 @@ class _Launch:
         shown = self.arguments.value("host") or "0.0.0.0"  # noqa: S104 - what vLLM prints; the socket is loopback
         startup_log.print_ready(self.log, shown, server.server_port)
         try:
-            server.start(Serving(self.arguments, engine, self.log, self.settings.token_seconds, time.time()))
+            server.server_activate()
         except OSError as error:
             return failure_log.print_start_failure(self.log, _bind_fault(error), self.wording)
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
         threading.Thread(target=self._watch, args=(engine, server), daemon=True).start()
+        # Listening before the line and answering after it: whoever acts on the line can connect, and no request's own
+        # lines can stand before it.
         self.log.bare("INFO:     Application startup complete.")
+        server.start(Serving(self.arguments, engine, self.log, self.settings.token_seconds, time.time()))
         if self.stops.get() == "signal":
             startup_log.print_shutdown(self.log)
             startup_log.print_http_end(self.log, finished=False)
@@ -176,7 +179,8 @@ def _own_refusal(arguments: ServeArguments, moment: str, facts: Facts) -> Fault 
         wanted = "Error: --enable-auto-tool-choice requires --tool-call-parser"
         return _fault(Stage.ENGINE_INIT, Family.CONFIG_INVALID, f"TypeError: {wanted}")
     if moment == "bind" and arguments.value("enable_auto_tool_choice") and parser not in TOOL_PARSERS:
-        return _fault(Stage.ENGINE_INIT, Family.TOOL_PARSER)
+        known = f"invalid tool call parser: {parser} (chose from {{ {','.join(TOOL_PARSERS)} }})"
+        return _fault(Stage.ENGINE_INIT, Family.CONFIG_INVALID, f"KeyError: {known!r}")
     longest = startup_log.facts_of(arguments.model).longest_context
     too_long = startup_log.max_model_len_of(arguments) > longest
     if moment == "config" and too_long and facts.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1":

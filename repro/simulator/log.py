@@ -33,9 +33,11 @@ class Log:
         self.pid = os.getpid()
 
     @property
-    def local_ranks(self) -> int:
-        """Worker processes on this node; 1 means that the engine does the work itself."""
-        return max(self._arguments.world_size // max(int(self._arguments.value("nnodes")), 1), 1)
+    def local_ranks(self) -> range:
+        """The ranks on this node, by --nnodes and --node-rank."""
+        count = max(self._arguments.world_size // max(int(self._arguments.value("nnodes")), 1), 1)
+        first = int(self._arguments.value("node_rank")) * count
+        return range(first, first + count)
 
     @property
     def has_workers(self) -> bool:
@@ -45,20 +47,27 @@ class Log:
         """From here on a worker's prefix carries its ranks, as in vLLM."""
         self._groups_formed = True
 
+    @property
+    def headless(self) -> bool:
+        """Whether this is a further node: workers under a main process, neither engine nor API server."""
+        return bool(self._arguments.value("headless"))
+
     def api(self, level: str, origin: str, text: str) -> None:
-        headless = self._arguments.value("headless")
-        self._record(f"({'MainProcess' if headless else 'APIServer'} pid={self.pid})", level, origin, text)
+        self._record(f"({'MainProcess' if self.headless else 'APIServer'} pid={self.pid})", level, origin, text)
 
     def engine(self, level: str, origin: str, text: str) -> None:
-        self._record(f"({self._engine} pid={_FIRST_INVENTED_PID})", level, origin, text)
+        if self.headless:
+            return self.api(level, origin, text)
+        return self._record(f"({self._engine} pid={_FIRST_INVENTED_PID})", level, origin, text)
 
-    def worker(self, level: str, origin: str, text: str, rank: int = 0) -> None:
-        """A line of one worker; the engine's own where it has no worker processes."""
+    def worker(self, level: str, origin: str, text: str, rank: int | None = None) -> None:
+        """A line of one worker (this node's first by default); the engine's own where it has no worker processes."""
         if not self.has_workers:
             return self.engine(level, origin, text)
+        rank = self.local_ranks[0] if rank is None else rank
         return self._record(f"({self.worker_name(rank)} pid={self.worker_pid(rank)})", level, origin, text)
 
-    def worker_name(self, rank: int = 0) -> str:
+    def worker_name(self, rank: int) -> str:
         if not self._groups_formed:
             return "Worker"
         tensor = int(self._arguments.value("tensor_parallel_size"))
@@ -77,7 +86,7 @@ class Log:
     def engine_pid(self) -> int:
         return _FIRST_INVENTED_PID
 
-    def worker_pid(self, rank: int = 0) -> int:
+    def worker_pid(self, rank: int) -> int:
         return _FIRST_INVENTED_PID + 10 + rank
 
     def bare(self, text: str) -> None:

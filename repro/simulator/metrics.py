@@ -1,4 +1,4 @@
-"""The `/metrics` page: vLLM 0.32's names, types and labels, in Prometheus' text format."""
+"""The `/metrics` page: vLLM 0.32's names, types and labels as Prometheus text. Nothing is ever preempted here."""
 
 from __future__ import annotations
 

@@ -131,6 +131,8 @@ def _request(
     chat = "messages" in body
     param = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
     asked = _integer(body, param, None if chat else 16)
+    if body.get("n") not in (None, 1):
+        raise Refused(400, "n must be 1: the stand-in writes one answer to a prompt", param="n")
     _check_lengths(len(prompt), asked, param, max_model_len)
     room = max_model_len - len(prompt)
     effort = str(body.get("reasoning_effort") or "")

@@ -44,7 +44,7 @@ class Serving:
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Bound at once, listening from `start` on."""
+    """Bound at once, listening from `server_activate` on, answering from `start` on."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -70,7 +70,6 @@ class LoopbackServer(ThreadingHTTPServer):
 
     def start(self, serving: Serving) -> None:
         self.serving = serving
-        self.server_activate()
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def exchange(self, change: int) -> None:

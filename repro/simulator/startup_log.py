@@ -81,10 +81,8 @@ def walk(log: Log, arguments: ServeArguments) -> Iterator[str]:
 
 
 def _print_banner(log: Log, arguments: ServeArguments) -> None:
-    if arguments.value("headless"):
-        head = f"{arguments.value('master_addr')}:{arguments.value('master_port')}"
-        launching = f"Launching vLLM (v{VERSION}) headless multiproc executor, with head node address {head} "
-        return log.api("INFO", "serve.py:224", f"{launching}for torch.distributed process group.")
+    if log.headless:
+        return None
     for line in _BANNER:
         log.api("INFO", "api_utils.py:347", line.format(version=VERSION, model=arguments.model))
     return log.api("INFO", "api_utils.py:286", f"non-default args: {arguments.non_default()}")
@@ -99,6 +97,14 @@ def _print_configuration(log: Log, arguments: ServeArguments) -> None:
     if arguments.value("enforce_eager"):
         eager = "Enforce eager set, disabling torch.compile, CUDAGraphs, and JIT kernel warmup."
         log.api("WARNING", "vllm.py:1703", eager)
+    if log.headless:
+        head = f"{arguments.value('master_addr')}:{arguments.value('master_port')}"
+        launching = f"Launching vLLM (v{VERSION}) headless multiproc executor, with head node address {head} "
+        return log.api("INFO", "serve.py:224", f"{launching}for torch.distributed process group.")
+    return _print_engine(log, arguments)
+
+
+def _print_engine(log: Log, arguments: ServeArguments) -> None:
     config = (
         f"model='{arguments.model}', tokenizer='{arguments.model}', dtype=torch.bfloat16, "
         f"max_seq_len={max_model_len_of(arguments)}, load_format={arguments.value('load_format')}, "
@@ -109,31 +115,26 @@ def _print_configuration(log: Log, arguments: ServeArguments) -> None:
     )
     log.engine("INFO", "core.py:133", f"Initializing a V1 LLM engine (v{VERSION}) with config: {config}")
     if log.has_workers:
-        sizes = f"world_size={arguments.world_size}, local_world_size={log.local_ranks}"
+        sizes = f"world_size={arguments.world_size}, local_world_size={len(log.local_ranks)}"
         leader = f"DP group leader: node_rank={arguments.value('node_rank')}, node_rank_within_dp=0, "
         address = f"master_addr={arguments.value('master_addr')}, mq_connect_ip=127.0.0.1 (local), "
         log.engine("INFO", "multiproc_executor.py:153", leader + address + sizes)
 
 
-def _ranks(log: Log, arguments: ServeArguments) -> range:
-    first = int(arguments.value("node_rank")) * log.local_ranks
-    return range(first, first + log.local_ranks)
-
-
 def _print_group_attempt(log: Log, arguments: ServeArguments) -> None:
     method = f"tcp://{arguments.value('master_addr')}:{arguments.value('master_port')}"
-    for local, rank in enumerate(_ranks(log, arguments)):
+    for local, rank in enumerate(log.local_ranks):
         sizes = f"world_size={arguments.world_size} rank={rank} local_rank={local}"
         log.worker("INFO", "parallel_state.py:1906", f"{sizes} distributed_init_method={method} backend=nccl", rank)
 
 
 def _print_group_formed(log: Log, arguments: ServeArguments) -> None:
     world, tensor = arguments.world_size, int(arguments.value("tensor_parallel_size"))
-    if world > 1:
+    if world > 1 and not log.headless:
         log.worker("INFO", "pynccl.py:148", "vLLM is using nccl==2.30.7")
     expert = arguments.value("enable_expert_parallel")
-    for rank in _ranks(log, arguments):
-        place = f"DP rank 0, PP rank {rank // tensor}, PCP rank 0, TP rank {rank % tensor}, ETP rank 0"
+    for rank in log.local_ranks:
+        place = f"DP rank 0, PP rank {rank // tensor}, PCP rank 0, TP rank {rank % tensor}, ETP rank {rank % tensor}"
         assigned = f"rank {rank} in world size {world} is assigned as {place}"
         log.worker(
             "INFO",
@@ -154,7 +155,7 @@ def _print_weights(log: Log, arguments: ServeArguments) -> None:
         log.bare(f"Loading {kind} checkpoint shards: {percent:3d}% Completed | {done}/{facts.shards} [{pace}]")
     log.bare("")
     log.worker("INFO", "default_loader.py:501", "Loading weights took 41.52 seconds")
-    for rank in _ranks(log, arguments):
+    for rank in log.local_ranks:
         took = f"Model loading took {facts.weights_gib} GiB memory and 44.918273 seconds"
         log.worker("INFO", "model_runner.py:425", took, rank)
     backend = "FLASHINFER_MLA" if facts is _KIMI_K3 else "FLASH_ATTN"
@@ -166,6 +167,8 @@ def _print_weights(log: Log, arguments: ServeArguments) -> None:
 
 def _print_cache_and_graphs(log: Log, arguments: ServeArguments) -> None:
     tokens, longest = cache_tokens_of(arguments), max_model_len_of(arguments)
+    if log.headless:
+        return
     size = f"GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {longest:,} tokens per request: "
     log.engine("INFO", "kv_cache_utils.py:2327", f"{size}{tokens / longest:.2f}x")
     if not arguments.value("enforce_eager"):

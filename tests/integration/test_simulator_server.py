@@ -205,6 +205,26 @@ def test_it_serves_on_loopback_only(start: Start) -> None:
     assert "is not this machine's loopback" in refused.log
 
 
+def test_a_slow_start_becomes_ready_and_slow_answers_come(start: Start) -> None:
+    slow: dict[str, Any] = {"do": "slow", "delay_s": 0.05}
+    faults = fault("engine_init", "other", **slow) + fault("serving", "other", **slow)
+    assert start(["tiny"], faults).chat().status == 200
+
+
+def test_a_second_node_prints_its_ranks_and_serves_nobody(start: Start) -> None:
+    node = ["--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--headless"]
+    server = start([*K3, *node], ready=False)
+    server.wait_for_line("Available KV cache memory")
+    assert "headless multiproc executor, with head node address 127.0.0.1:29501" in server.log
+    assert "world_size=8 rank=7 local_rank=3" in server.log
+    assert "(Worker_TP4 pid=" in server.log
+    assert not {"(APIServer", "(EngineCore", "(Worker_TP0"} & {line.split(" ")[0] for line in server.lines}
+    with pytest.raises(ConnectionRefusedError):
+        server.ask("/health")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end() == 0
+
+
 # Answers
 
 
@@ -388,6 +408,18 @@ def test_sixty_four_requests_at_once_are_answered(start: Start) -> None:
     assert server.metric("vllm:request_success_total") == 64
 
 
+def test_a_paced_answer_can_be_seen_running(start: Start) -> None:
+    server = start(["tiny"], REPRO_SIMULATOR_TOKEN_SECONDS="0.02")
+    asking = threading.Thread(target=server.chat, kwargs={"stream": True, "ignore_eos": True})
+    asking.start()
+    seen = False
+    while asking.is_alive() and not seen:
+        seen = server.metric("vllm:num_requests_running") == 1 and server.metric("vllm:kv_cache_usage_perc") > 0
+    asking.join(PATIENCE_S)
+    assert seen
+    assert server.metric("vllm:num_requests_running") == 0
+
+
 # Failing while serving
 
 
@@ -517,7 +549,7 @@ def test_a_hang_answers_nobody_and_ignores_sigterm(start: Start) -> None:
         ("comm_group", "rendezvous_timeout", "DistStoreError: Timed out after", "backend=nccl", "is assigned as"),
         ("weight_access", "weights_missing", "Cannot find any model weights", "is assigned as", "Loading weights took"),
         ("weight_access", "weights_corrupt", "incomplete metadata", "is assigned as", "Loading weights took"),
-        ("weight_access", "oom_gpu", "CUDA out of memory", "is assigned as", "Loading weights took"),
+        ("engine_init", "oom_gpu", "CUDA out of memory", "is assigned as", "Loading weights took"),
         ("engine_init", "kernel_compile", "PTXASError", "Loading weights took", "GPU KV cache size"),
         ("engine_init", "illegal_memory_access", "illegal memory access", "Loading weights took", "GPU KV cache size"),
         (
