@@ -6,6 +6,7 @@ from pathlib import Path
 
 from repro.domain.request import Expectation
 from repro.domain.scene import Scene
+from repro.errors import UsageError
 from repro.recipe.ends import placed, read_ends, refuse_secret
 from repro.recipe.find import find_recipe
 from repro.recipe.listing import listed_variables
@@ -18,11 +19,15 @@ from repro.recipe.variables import fixed_values
 
 
 def load_scenario(path: Path) -> Scene:
-    """Read a scenario file and what it names; InvalidFile, or UsageError for its recipe, when it cannot be used."""
+    """Read a scenario file and everything it names; InvalidFile when it cannot be used."""
     source = Source.read(path)
     scenario = checked(source, Scenario)
     own = scenario.recipe.endswith(".toml")
-    return to_scene(scenario, source, find_recipe(str(source.folder / scenario.recipe) if own else scenario.recipe))
+    try:
+        recipe = find_recipe(str(source.folder / scenario.recipe) if own else scenario.recipe)
+    except UsageError as error:
+        raise source.error(("recipe",), error.message, error.hint) from error
+    return to_scene(scenario, source, recipe)
 
 
 def to_scene(scenario: Scenario, source: Source, recipe: Recipe) -> Scene:

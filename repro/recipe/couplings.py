@@ -65,6 +65,12 @@ COUPLINGS: tuple[Coupling, ...] = (
 NODE_FLAGS: tuple[str, ...] = ("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless")
 
 
-def coupled_with(flag: str) -> tuple[str, ...]:
-    """All flags that move with this one, itself included; () where it moves alone."""
-    return next((coupling.flags for coupling in COUPLINGS if flag in coupling.flags), ())
+def coupling_of(flag: str) -> Coupling | None:
+    """The coupling that a flag belongs to; None where it moves alone."""
+    return next((coupling for coupling in COUPLINGS if flag in coupling.flags), None)
+
+
+def reason_for(flag: str) -> str:
+    """Why this flag does not move alone; "" where nobody said so but the user."""
+    coupling = coupling_of(flag)
+    return coupling.reason if coupling else ""

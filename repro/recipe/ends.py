@@ -7,7 +7,7 @@ Two placeholders are replaced in commands and in values of the environment: `{py
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from repro.domain.command import Command, difference, is_listen, is_secret, parse
@@ -16,12 +16,13 @@ from repro.domain.scene import ENVIRONMENT, INPUT_TOKENS, PREFIX_CACHING_FLAG, R
 from repro.domain.variable import Value
 from repro.errors import ReproError
 from repro.recipe.asked import Asked
+from repro.recipe.couplings import NODE_FLAGS
 from repro.recipe.model import Recipe
 from repro.recipe.scenario import End, Scenario
 from repro.recipe.source import Keys, Source
 from repro.recipe.variables import canonical_part, differing_parts, differing_values
 from repro.redact.environment_names import is_secret_name
-from repro.redact.shapes import holds_secret
+from repro.redact.shapes import MASK, holds_secret
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ def refuse_secret(source: Source, keys: Keys, name: str, value: str) -> None:
 
 def _command(source: Source, keys: Keys, end: End) -> Command:
     words = end.command
+    if MASK.search(words if isinstance(words, str) else " ".join(words)):
+        mend = "Take it out of the command and let vLLM read it from a variable that is named in env_from."
+        raise source.error(keys, "a masked secret stands here, which no server can use", mend)
     try:
         command = parse(placed(words, source) if isinstance(words, str) else [placed(word, source) for word in words])
     except ReproError as error:
@@ -137,9 +141,21 @@ def _refuse_half_a_length(source: Source, low: Mapping[str, Value], high: Mappin
 
 def _excluded(scenario: Scenario, source: Source, ends: Ends) -> Ends:
     for position, name in enumerate(scenario.exclude):
-        part = name if name in REQUEST_DEFAULTS else canonical_part(name)
-        if part not in ends.differing:
-            known = f"The ends differ in: {', '.join(ends.differing) or 'nothing'}."
-            raise source.error(("exclude", position), f"{name!r} is no difference between the ends", known)
-        ends = ends.levelled(part)
+        parts = parts_named(name, ends.differing)
+        for part in parts:
+            if part not in ends.differing:
+                known = f"The ends differ in: {', '.join(ends.differing) or 'nothing'}."
+                raise source.error(("exclude", position), f"{name!r} is no difference between the ends", known)
+            ends = ends.levelled(part)
     return ends
+
+
+def parts_named(name: str, differing: Sequence[str]) -> tuple[str, ...]:
+    """What a name in a scenario stands for: a request value, a flag, an `env:NAME`, or several flags."""
+    match name:
+        case "prefix_caching":
+            return (PREFIX_CACHING_FLAG,)
+        case "nodes":
+            return tuple(flag for flag in NODE_FLAGS if flag in differing) or NODE_FLAGS[:1]
+        case _:
+            return (name if name in REQUEST_DEFAULTS else canonical_part(name),)

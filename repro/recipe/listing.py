@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from repro.domain.scene import NODES, PREFIX_CACHING, PREFIX_CACHING_FLAG, REQUEST_DEFAULTS
+from repro.domain.scene import NODES, PREFIX_CACHING, REQUEST_DEFAULTS
 from repro.domain.variable import Variable
 from repro.errors import InvalidFile
-from repro.recipe.couplings import NODE_FLAGS
-from repro.recipe.ends import Ends
+from repro.recipe.ends import Ends, parts_named
 from repro.recipe.scenario import VariablePart
 from repro.recipe.source import Keys, Source
 from repro.recipe.variables import canonical_part, grouped, launch_variable, request_variable
@@ -45,13 +44,8 @@ def listed_variables(listed: Sequence[VariablePart], source: Source, ends: Ends)
 
 def _parts(one: VariablePart, differing: Sequence[str]) -> tuple[str, ...]:
     couple = tuple(canonical_part(name) for name in one.couple)
-    if one.name in REQUEST_DEFAULTS:
-        return (one.name,)
-    if one.name == PREFIX_CACHING:
-        return (PREFIX_CACHING_FLAG, *couple)
-    if one.name == NODES:
-        return couple or tuple(flag for flag in NODE_FLAGS if flag in differing) or NODE_FLAGS[:1]
-    return (canonical_part(one.name), *couple)
+    # `nodes` is no flag itself, so that its couple, where written, is all of it.
+    return couple if couple and one.name == NODES else (*parts_named(one.name, differing), *couple)
 
 
 def _variable(source: Source, keys: Keys, one: VariablePart, parts: tuple[str, ...], ends: Ends) -> Variable:

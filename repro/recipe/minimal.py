@@ -13,14 +13,10 @@ from dataclasses import dataclass, field
 from repro.domain.command import Command, as_int, is_layout, is_listen, is_secret
 from repro.domain.request import CHAT, Expectation
 from repro.domain.scene import (
-    CONCURRENCY,
     ENVIRONMENT,
-    INPUT_TOKENS,
-    MAX_TOKENS,
     NODES,
     PREFIX_CACHING,
     PREFIX_CACHING_FLAG,
-    REQUEST_DEFAULTS,
     TOOL_CALLS,
     Scene,
     with_part,
@@ -29,6 +25,7 @@ from repro.domain.variable import Value, Variable
 from repro.recipe.asked import Asked
 from repro.recipe.couplings import NODE_FLAGS
 from repro.recipe.model import Recipe
+from repro.recipe.request_ends import request_ends
 from repro.recipe.variables import (
     differing_parts,
     differing_values,
@@ -37,14 +34,12 @@ from repro.recipe.variables import (
     launch_variable,
     request_variable,
 )
-from repro.redact.environment_names import is_secret_name
+from repro.redact.environment_names import is_secret_name, split_environment
 from repro.redact.shapes import holds_secret
 
 # vLLM and the hub read these where the flag is not given.
 _SECRET_VARIABLES = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
 _TOOL_PARSER = "--tool-call-parser"
-# Below this a prompt is hardly more than its chat frame, so its length is left alone.
-_SHORTEST_PROMPT = 32
 
 
 @dataclass(frozen=True)
@@ -77,23 +72,25 @@ def derive(
 ) -> Derived:
     """Derive minimal and the variables between it and production.
 
-    `asked` are production's request values. `captured.environment` is fixed on both ends; NAME=value written in the
-    command itself is a variable, unless the recipe needs it. Without `captured.vllm_version` the newest version's
+    `asked` are production's request values. Of `captured.environment` what belongs to a launch is fixed on both ends
+    and its secrets become names; NAME=value written in the command itself is a variable, unless the recipe needs it.
+    Without `captured.vllm_version` the newest version's
     prefix caching default is assumed and noted.
     """
     captured = captured or Captured()
-    notes: list[str] = []
+    notes = _doubts(production)
     production, passed_on = _without_listening_and_secrets(production, notes)
+    fixed, secrets = split_environment(captured.environment)
     production = _with_explicit_prefix_caching(production, recipe, captured.vllm_version, notes)
     minimal = _minimal(production, recipe, notes)
-    low, high = _request_ends(asked, recipe, notes)
+    asked, low, high = request_ends(asked, recipe, production, notes)
     scene = Scene(
         name=name,
         variables=_in_order(minimal, production, low, high),
         minimal=minimal,
         production=production,
-        environment=tuple(sorted(captured.environment.items())),
-        environment_from=tuple(sorted({*captured.environment_from, *passed_on})),
+        environment=tuple(sorted(fixed.items())),
+        environment_from=tuple(sorted({*captured.environment_from, *secrets, *passed_on})),
         request=asked.request,
         path=asked.request.path if asked.request else CHAT,
         tools_json=asked.tools_json,
@@ -105,6 +102,17 @@ def derive(
         seed=seed,
     )
     return Derived(scene, tuple(notes))
+
+
+def _doubts(production: Command) -> list[str]:
+    notes = []
+    if production.unread:
+        names = ", ".join(production.unread)
+        notes.append(f"the log does not say the value of {names}; complete it on both ends, or production is another.")
+    if production.unknown_flags:
+        names = ", ".join(production.unknown_flags)
+        notes.append(f"no vLLM version is known to have {names}; it is kept, since a wrong flag may be the fault.")
+    return notes
 
 
 def _without_listening_and_secrets(command: Command, notes: list[str]) -> tuple[Command, tuple[str, ...]]:
@@ -189,33 +197,6 @@ def _nodes_may_vary(production: Command, recipe: Recipe, notes: list[str]) -> bo
             f"the nodes stay: production's layout has {ranks} ranks and one node of this recipe {one_node} GPUs."
         )
     return ranks <= one_node
-
-
-def _request_ends(asked: Asked, recipe: Recipe, notes: list[str]) -> tuple[dict[str, Value], dict[str, Value]]:
-    least = recipe.minimal_request
-    high = asked.values()
-    low = {**REQUEST_DEFAULTS, CONCURRENCY: least.concurrency}
-    if high[INPUT_TOKENS] is None and asked.request is None:
-        high[INPUT_TOKENS] = least.input_tokens
-        notes.append(f"no prompt and no length were given: {least.input_tokens} tokens of seeded text on both ends.")
-    elif high[INPUT_TOKENS] is None:
-        notes.append(
-            "the request's prompt is sent whole on both ends; to make its length a variable, give --input-tokens N, or "
-            "input_tokens on both ends of the scenario."
-        )
-    low[INPUT_TOKENS] = _less(high[INPUT_TOKENS], least.input_tokens, _SHORTEST_PROMPT)
-    low[MAX_TOKENS] = least.max_tokens if high[MAX_TOKENS] is None else _less(high[MAX_TOKENS], least.max_tokens, 2)
-    if high[MAX_TOKENS] is None and asked.request is None:
-        high[MAX_TOKENS] = low[MAX_TOKENS]
-    low[CONCURRENCY] = _less(high[CONCURRENCY], least.concurrency, 2)
-    return low, high
-
-
-def _less(production: Value, least: int, floor: int) -> Value:
-    """The minimal end below this production value: the recipe's, or half where production itself is that small."""
-    if not isinstance(production, int) or production > least:
-        return None if production is None else least
-    return production // 2 if production >= floor else production
 
 
 def _in_order(

@@ -120,8 +120,9 @@ class Recipe(Strict):
 
     def caches_prefixes(self, vllm_version: str | None) -> bool:
         """Whether this version caches prefixes when the command says nothing; without a version, the newest known."""
-        for rule in self.prefix_caching_default:
-            if rule.vllm and vllm_version is not None and _release(vllm_version) < _release(rule.vllm[1:]):
+        older = sorted((r for r in self.prefix_caching_default if r.vllm), key=lambda r: _release(r.vllm[1:]))
+        for rule in older:
+            if vllm_version is not None and _release(vllm_version) < _release(rule.vllm[1:]):
                 return rule.default == "on"
         return next((r.default for r in self.prefix_caching_default if not r.vllm), "on") == "on"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 from repro.domain.command import Command, as_int, canonical, difference, is_ordinal
 from repro.domain.scene import (
@@ -14,7 +15,7 @@ from repro.domain.scene import (
     part_value,
 )
 from repro.domain.variable import Kind, Value, Variable
-from repro.recipe.couplings import COUPLINGS, NODE_FLAGS
+from repro.recipe.couplings import NODE_FLAGS, coupling_of
 
 
 def differing_parts(minimal: Command, production: Command) -> tuple[str, ...]:
@@ -38,11 +39,9 @@ def _group_of(part: str, among: list[str]) -> tuple[str, tuple[str, ...]]:
         return PREFIX_CACHING, (part,)
     if part in NODE_FLAGS:
         return NODES, tuple(flag for flag in NODE_FLAGS if flag in among)
-    for coupling in COUPLINGS:
-        if part in coupling.flags:
-            together = tuple(flag for flag in coupling.flags if flag in among)
-            return together[0], together
-    return part, (part,)
+    coupling = coupling_of(part)
+    together = tuple(flag for flag in coupling.flags if flag in among) if coupling else (part,)
+    return together[0], together
 
 
 def launch_variable(
@@ -52,24 +51,23 @@ def launch_variable(
     if len(parts) > 1:
         return Variable(name, Kind.LAUNCH, rendered(minimal, parts), rendered(production, parts), parts=parts)
     low, high = part_value(minimal, parts[0]), part_value(production, parts[0])
-    numbers = (_number(low), _number(high))
-    if numbers[0] is not None and numbers[1] is not None and (levels or is_ordinal(parts[0])):
-        if numbers[0] < numbers[1]:
-            return Variable(name, Kind.LAUNCH, *numbers, ordinal=True, parts=parts, levels=levels)
-        if levels:
-            raise ValueError("levels need a smaller number on the minimal end than on the production end")
+    least, most = _number(low), _number(high)
+    if least is not None and most is not None and least < most and (levels or is_ordinal(parts[0])):
+        between = _between(levels, least, most)
+        return Variable(name, Kind.LAUNCH, least, most, ordinal=True, parts=parts, levels=between)
     if levels:
-        raise ValueError("levels need a whole number on both ends")
+        raise ValueError("levels need a whole number on both ends, the smaller one on the minimal end")
     return Variable(name, Kind.LAUNCH, low, high, parts=parts)
 
 
 def request_variable(name: str, minimal: Value, production: Value, levels: tuple[int, ...] = ()) -> Variable:
     """One request variable; ordinal where both ends are numbers that grow."""
-    numbers = _is_number(minimal) and _is_number(production)
-    ordinal = numbers and minimal < production  # type: ignore[operator]
-    if levels and not ordinal:
+    if _is_number(minimal) and _is_number(production) and minimal < production:
+        between = _between(levels, minimal, production)
+        return Variable(name, Kind.REQUEST, minimal, production, ordinal=True, levels=between)
+    if levels:
         raise ValueError("levels need a smaller number on the minimal end than on the production end")
-    return Variable(name, Kind.REQUEST, minimal, production, ordinal=ordinal, levels=levels)
+    return Variable(name, Kind.REQUEST, minimal, production)
 
 
 def differing_values(minimal: Mapping[str, Value], production: Mapping[str, Value]) -> tuple[str, ...]:
@@ -114,7 +112,13 @@ def _is_env(part: str) -> bool:
     return part.startswith(ENVIRONMENT)
 
 
-def _is_number(value: Value) -> bool:
+def _between(levels: tuple[int, ...], low: int, high: int) -> tuple[int, ...]:
+    if outside := [level for level in levels if not low < level < high]:
+        raise ValueError(f"{outside[0]} does not lie between the ends, {low} and {high}")
+    return tuple(sorted(set(levels)))
+
+
+def _is_number(value: Value) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

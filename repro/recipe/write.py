@@ -28,9 +28,11 @@ from repro.domain.scene import (
 )
 from repro.domain.variable import Kind, Value, Variable
 from repro.recipe.asked import Asked
+from repro.recipe.couplings import reason_for
 from repro.redact.redactor import Redactor
 
 _WIDTH = 116
+_MASKED = "# Secrets were masked in this file (***masked:...***); it cannot start the server that they belong to.\n"
 _ALWAYS = (INPUT_TOKENS, MAX_TOKENS, CONCURRENCY)
 _TOP = (
     "One situation to search: `minimal` is known or hoped to work, `production` fails.",
@@ -49,6 +51,7 @@ def from_scene(
     """The scenario file's text. `recipe_file` and `request_file` lie beside it: a recipe that did not come with repro,
     and a JSON file that holds the request's body."""
     redactor = redactor or Redactor()
+    before = sum(redactor.counts.values())
     document = tomlkit.document()
     for line in _TOP:
         document.add(tomlkit.comment(line))
@@ -75,7 +78,9 @@ def from_scene(
         document.add("request", request)
     document.add(tomlkit.nl())
     document.add("variable", _variables(scene.variables, redactor))
-    return tomlkit.dumps(document)
+    text = tomlkit.dumps(document)
+    masked = sum(redactor.counts.values()) - before
+    return f"{_MASKED}{text}" if masked else text
 
 
 def _commented(value: Any, comment: str) -> Any:
@@ -169,6 +174,8 @@ def _variables(variables: Iterable[Variable], redactor: Redactor) -> AoT:
         table.add("name", tomlkit.item(variable.name))
         couple = [part for part in variable.parts if part != variable.name]
         if couple and variable.name != PREFIX_CACHING:
+            if reason := reason_for(couple[0]):
+                table.add(tomlkit.comment(f"moved together: {reason}"))
             table.add("couple", tomlkit.item(couple))
         if variable.levels:
             table.add("levels", tomlkit.item(list(variable.levels)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.domain.command import Command, difference, parse
@@ -70,6 +70,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     return Scene("s", order, minimal=command_of(shuffled), production=command_of(ends[1]))
 
 
+@settings(deadline=None)
 @given(scenes())
 def test_both_ends_are_launched_as_they_were_given(scene: Scene) -> None:
     production = scene.launch(scene.production_configuration).command
@@ -80,6 +81,7 @@ def test_both_ends_are_launched_as_they_were_given(scene: Scene) -> None:
     assert sorted(minimal.argv()) == sorted(scene.minimal.argv())
 
 
+@settings(deadline=None)
 @given(scenes(), st.data())
 def test_changing_one_variable_changes_exactly_its_parts(scene: Scene, data: st.DataObject) -> None:
     if not scene.variables:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.domain.command import difference, parse
 from repro.domain.request import Request
-from repro.domain.variable import Kind
+from repro.domain.variable import Configuration, Kind
 from repro.recipe.asked import Asked
 from repro.recipe.find import find_recipe
 from repro.recipe.minimal import Captured, Derived, derive
@@ -131,12 +131,13 @@ def test_written_environment_varies_and_captured_environment_is_fixed() -> None:
         find_recipe("generic"),
         NOTHING_ASKED,
         name="t",
-        captured=Captured({"NCCL_DEBUG": "WARN", "A": "b"}, ("HF_TOKEN",), "0.32.0"),
+        captured=Captured({"NCCL_DEBUG": "WARN", "HOME": "/root", "WANDB_API_KEY": "k"}, ("HF_TOKEN",), "0.32.0"),
     )
     assert names(found) == ["prefix_caching", "--seed", "env:NCCL_P2P_DISABLE"]
     assert dict(found.scene.minimal.environment) == {"CUDA_VISIBLE_DEVICES": "0,1"}
-    assert found.scene.environment == (("A", "b"), ("NCCL_DEBUG", "WARN"))
-    assert found.scene.environment_from == ("HF_TOKEN",)
+    # By allowlist: what no launch reads is left out, and a secret is kept as a name.
+    assert found.scene.environment == (("NCCL_DEBUG", "WARN"),)
+    assert found.scene.environment_from == ("HF_TOKEN", "WANDB_API_KEY")
 
 
 def test_what_decides_which_model_is_loaded_stays() -> None:
@@ -255,6 +256,7 @@ POOL = [
 ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(POOL), unique=True), st.sampled_from(["generic", "kimi-k3-b300", "cpu-demo"]))
 def test_whatever_production_is_its_variables_lead_from_one_end_to_the_other(flags: list[str], recipe: str) -> None:
     scene = derived(f"A=1 vllm serve m/x {' '.join(flags)}", recipe, SEEDED).scene
@@ -267,3 +269,36 @@ def test_whatever_production_is_its_variables_lead_from_one_end_to_the_other(fla
         assert changed == set(variable.parts)
         at = after
     assert at == scene.production_configuration
+
+
+def test_with_nothing_said_about_requests_the_recipes_own_is_sent_on_both_ends() -> None:
+    found = derived("vllm serve moonshotai/Kimi-K3 --served-model-name k3 --seed 1", "kimi-k3-b300", Asked())
+    assert {found.scene.variable(name).kind for name in names(found)} == {Kind.LAUNCH}
+    low, high = (found.scene.shape(end) for end in ends(found))
+    assert low == high
+    assert low.base is not None
+    assert low.base.body["model"] == "k3"
+    assert low.max_tokens == 256
+    assert any("the recipe's own request" in note for note in found.notes)
+
+
+def test_with_nothing_said_and_no_request_in_the_recipe_seeded_text_is_sent_on_both_ends() -> None:
+    found = derived("vllm serve m/x --seed 1", "generic", Asked(concurrency=2))
+    assert names(found) == ["concurrency", "prefix_caching", "--seed"]
+    for shape in (found.scene.shape(end) for end in ends(found)):
+        assert (shape.base, shape.input_tokens, shape.max_tokens) == (None, 128, 16)
+    assert any("128 tokens of seeded text" in note for note in found.notes)
+
+
+def test_a_limit_alone_varies_below_itself() -> None:
+    found = derived("vllm serve m/x", "generic", Asked(max_tokens=10))
+    assert [(v.name, v.minimal, v.production) for v in found.scene.variables[:1]] == [("max_tokens", 5, 10)]
+
+
+def ends(found: Derived) -> tuple[Configuration, Configuration]:
+    return found.scene.minimal_configuration, found.scene.production_configuration
+
+
+def test_doubts_about_the_command_are_told() -> None:
+    found = derived("vllm serve m/x --no-such-thing 3")
+    assert any("--no-such-thing" in note or "--such-thing" in note for note in found.notes)

@@ -205,6 +205,31 @@ name = "nodes"
     assert (nodes.name, nodes.parts) == ("nodes", ("--nnodes",))
 
 
+@pytest.mark.parametrize("levels", ["[1, 200]", "[200, 300]"])
+def test_levels_lie_between_the_ends(tmp_path: Path, levels: str) -> None:
+    with pytest.raises(InvalidFile, match=r":14: variable\[1\].levels: .* does not lie between the ends, 128 and 300"):
+        load(tmp_path, changed('name = "input_tokens"', f'name = "input_tokens"\nlevels = {levels}'))
+
+
+def test_several_flags_are_excluded_by_the_variables_name(tmp_path: Path) -> None:
+    text = changed('name = "x"', 'name = "x"\nexclude = ["nodes", "prefix_caching"]')
+    text = text.replace('"--port", "80"', '"--nnodes", "2", "--node-rank", "1", "--enable-prefix-caching"')
+    scene = load(tmp_path, text.replace("vllm serve m -tp 2", "vllm serve m -tp 2 --no-enable-prefix-caching"))
+    assert scene.minimal.flag("--node-rank") == "1"
+    assert scene.minimal.flag("--enable-prefix-caching") is True
+
+
+def test_an_unknown_recipe_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"s\.toml:4: recipe: no recipe is called 'generi'") as caught:
+        load(tmp_path, changed('name = "x"', 'name = "x"\nrecipe = "generi"'))
+    assert "Did you mean generic?" in caught.value.hint
+
+
+def test_a_mask_in_a_command_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r":6: minimal\.command: a masked secret"):
+        load(tmp_path, changed("vllm serve m -tp 2", "vllm serve m -tp 2 --x ***masked:hf_token:1***"))
+
+
 def test_prefix_caching_is_written_out_on_the_end_that_does_not_say_it(tmp_path: Path) -> None:
     text = changed("vllm serve m -tp 2", "vllm serve m -tp 2 --no-enable-prefix-caching")
     scene = load(tmp_path, text + '[[variable]]\nname = "prefix_caching"\n')

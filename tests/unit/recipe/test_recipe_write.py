@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.domain.command import parse
@@ -101,6 +101,7 @@ def read(text: str) -> Scene:
     return to_scene(scenario, source, find_recipe(scenario.recipe))
 
 
+@settings(deadline=None)
 @given(derived_scenes())
 def test_a_scene_is_read_back_as_it_was_written(scene: Scene) -> None:
     if not scene.variables:
