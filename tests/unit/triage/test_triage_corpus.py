@@ -1,0 +1,71 @@
+"""The labelled corpus: how many stages, families and root lines are right. A floor, so that no change loses a case."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.domain.stage import Stage
+from repro.triage import Diagnosis, triage_file
+
+FLOOR = {"stage": 77, "family": 77, "root": 77, "all": 77}  # of the 77 cases known when this was written
+CORPUS = Path(os.environ.get("REPRO_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
+
+
+def cases() -> list[Path]:
+    folder = CORPUS / "cases"
+    if not folder.is_dir():
+        pytest.skip("no labelled corpus beside the repository; name one with REPRO_CORPUS")
+    return sorted(path for path in folder.iterdir() if (path / "label.json").is_file())
+
+
+def judged(label: dict[str, Any], answer: Diagnosis) -> dict[str, bool]:
+    healthy = label["stage"] == Stage.NONE.value
+    stage = answer.stage.value in {label["stage"], *label.get("alt_stages", [])}
+    family = healthy or (answer.family is not None and answer.family.value) in {
+        label["family"],
+        *label.get("alt_families", []),
+    }
+    lines = {label.get("root_line_no"), *label.get("alt_root_line_nos", [])}
+    root = answer.stage is Stage.NONE if healthy else answer.root_line_no in lines
+    return {"stage": stage, "family": family, "root": root, "all": stage and family and root}
+
+
+def test_no_case_of_the_corpus_is_lost() -> None:
+    right = dict.fromkeys(FLOOR, 0)
+    wrong = []
+    for case in cases():
+        label = json.loads((case / "label.json").read_text(encoding="utf-8"))
+        verdicts = judged(label, triage_file(case / "log.txt"))
+        for key, good in verdicts.items():
+            right[key] += good
+        if not verdicts["all"]:
+            wrong.append(case.name)
+    assert all(right[key] >= least for key, least in FLOOR.items()), (right, wrong)
+
+
+def test_the_root_line_is_given_exactly() -> None:
+    for case in cases():
+        answer = triage_file(case / "log.txt")
+        if answer.root_line_no is not None:
+            lines = (case / "log.txt").read_bytes().split(b"\n")
+            assert answer.root_line == lines[answer.root_line_no - 1].decode("utf-8", "replace"), case.name
+
+
+def test_known_consequences_are_named_and_the_root_is_not_among_them() -> None:
+    named = listed = 0
+    for case in cases():
+        label = json.loads((case / "label.json").read_text(encoding="utf-8"))
+        answer = triage_file(case / "log.txt")
+        assert answer.root_line_no not in answer.consequences
+        if answer.stage is Stage.NONE:
+            continue
+        lines = (case / "log.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        found = {lines[number - 1] for number in answer.consequences}
+        listed += len(label.get("consequence_lines", []))
+        named += sum(line in found for line in label.get("consequence_lines", []))
+    assert named >= listed * 0.5, f"{named} of {listed}"
