@@ -129,11 +129,7 @@ def _request(
     named: bool = False,
 ) -> Request:
     chat = "messages" in body
-    param = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
-    asked = _integer(body, param, None if chat else 16)
-    if body.get("n") not in (None, 1):
-        raise Refused(400, "n must be 1: the stand-in writes one answer to a prompt", param="n")
-    _check_lengths(len(prompt), asked, param, max_model_len)
+    asked = _asked_tokens(body, chat, len(prompt), max_model_len)
     room = max_model_len - len(prompt)
     effort = str(body.get("reasoning_effort") or "")
     options = body.get("stream_options") or {}
@@ -161,6 +157,15 @@ def _request(
         reasoning_effort=effort,
         thinks=chat and bool(arguments.value("reasoning_parser")) and _may_think(body, effort),
     )
+
+
+def _asked_tokens(body: Body, chat: bool, prompt_length: int, max_model_len: int) -> int | None:
+    param = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
+    asked = _integer(body, param, None if chat else 16)
+    if body.get("n") not in (None, 1):
+        raise Refused(400, "n must be 1: the stand-in writes one answer to a prompt", param="n")
+    _check_lengths(prompt_length, asked, param, max_model_len)
+    return asked
 
 
 def _may_think(body: Body, effort: str) -> bool:
