@@ -48,7 +48,7 @@ def to_scene(scenario: Scenario, source: Source, recipe: Recipe) -> Scene:
             tools_json=tools,
             fixed_request=fixed_values(ends.low, ends.high),
             expectation=_expectation(scenario.request.expect),
-            recipe=recipe.name,
+            recipe=recipe.reference,
             recipe_digest=recipe.digest,
             precision=scenario.precision,
             seed=scenario.seed,

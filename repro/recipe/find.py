@@ -42,7 +42,8 @@ def find_recipe(name_or_path: str, folder: Path | None = None) -> Recipe:
     Raises UsageError for an unknown name and InvalidFile for a file that cannot be used.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
-        return load_recipe(Path(name_or_path))
+        path = Path(name_or_path)
+        return load_recipe(path).found_at(path)
     folder = folder or data_folder("baselines")
     names = recipe_names(folder)
     if name_or_path not in names:

@@ -96,7 +96,7 @@ def derive(
         tools_json=asked.tools_json,
         fixed_request=fixed_values(low, high),
         expectation=expectation or Expectation(),
-        recipe=recipe.name,
+        recipe=recipe.reference,
         recipe_digest=recipe.digest,
         precision=precision,
         seed=seed,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from datetime import date
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 FlagValue = bool | int | float | str | list[str]
 
@@ -105,6 +106,7 @@ class Recipe(Strict):
     compatibility: Compatibility = Field(default_factory=Compatibility)
     request: FixedRequest | None = None
     origin: Origin | None = None
+    _path: str | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _flags_look_like_flags(self) -> Recipe:
@@ -112,6 +114,17 @@ class Recipe(Strict):
             if not name.startswith("--"):
                 raise ValueError(f"{name!r} is no long flag; write it as --{name.lstrip('-')}")
         return self
+
+    def found_at(self, path: Path) -> Recipe:
+        """The same recipe, remembering that it came from a file of the user's own."""
+        own = self.model_copy()
+        own._path = str(path.resolve())
+        return own
+
+    @property
+    def reference(self) -> str:
+        """What finds this recipe again on this machine: its name, or the path of a file of the user's own."""
+        return self._path or self.name
 
     @property
     def digest(self) -> str:

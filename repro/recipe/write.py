@@ -48,8 +48,8 @@ def from_scene(
     request_file: str | None = None,
     redactor: Redactor | None = None,
 ) -> str:
-    """The scenario file's text. `recipe_file` and `request_file` lie beside it: a recipe that did not come with repro,
-    and a JSON file that holds the request's body."""
+    """The scenario file's text. `recipe_file` and `request_file` name files beside it: a recipe of the user's own,
+    which is otherwise named by its full path, and a JSON file that holds the request's body."""
     redactor = redactor or Redactor()
     before = sum(redactor.counts.values())
     document = tomlkit.document()

@@ -281,7 +281,11 @@ def test_a_recipe_of_ones_own_lies_beside_the_scenario(tmp_path: Path) -> None:
         "[minimal_request]\ninput_tokens = 9\n"
     )
     scene = load(tmp_path, changed('name = "x"', 'name = "x"\nrecipe = "own.toml"'))
-    assert scene.recipe == "own"
-    (tmp_path / "again.toml").write_text(from_scene(scene, recipe_file="own.toml"))
-    assert load_scenario(tmp_path / "again.toml") == scene
+    assert scene.recipe == str(tmp_path / "own.toml")
+    # A session's copy lies elsewhere and still finds it.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "again.toml").write_text(from_scene(scene))
+    assert load_scenario(elsewhere / "again.toml") == scene
+    assert 'recipe = "own.toml"' in from_scene(scene, recipe_file="own.toml")
     assert scene.variables[0].minimal == 9
