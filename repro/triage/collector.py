@@ -23,6 +23,9 @@ from repro.triage.traceback_assembly import Raised, TracebackAssembler
 _ACCESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+" (\d{3})')
 _PYTHON_WARNING = re.compile(r"\.py:\d+: \w*Warning: ")
 _VLLM_PROCESS = re.compile(r"^(?:EngineCore|APIServer|ApiServer|Worker|VllmWorker|RayWorkerWrapper|MainProcess)")
+_ENDINGS = ("stop", "executor")
+_EVENTS = (*_ENDINGS, "stall")
+_IGNORED = "Exception ignored in"  # Python's header above what a finaliser raised; nothing ends of it
 _REQUEST_PLACES = re.compile(r"entrypoints/|serving|api_router|protocol|renderer")
 
 
@@ -37,6 +40,7 @@ class Collector:
         self._earlier: Diagnosis | None = None
         self._is_vllm = False
         self._stopped = False
+        self._ignored: set[tuple[str, str, str]] = set()
         self._last: tuple[int, bytes] | None = None
         self.epoch = 0
         self.changes = 0
@@ -87,7 +91,7 @@ class Collector:
             self._access(int(found[1]))
         if marker is None or marker.generic:
             self._plain(number, line, source)
-        stops = marker is not None and marker.event.startswith(("stop", "executor"))
+        stops = marker is not None and marker.event.startswith(_EVENTS)
         return not stops and (source.native or marker is not None or self._last is None or not self._is_vllm)
 
     def _marker(self, marker: Marker, number: int, line: str, source: Frame) -> None:
@@ -96,15 +100,21 @@ class Collector:
             self._begin_again()
         before, was_serving = self.progress.state, self.progress.serving
         self.progress.take(marker, number, line, source.message, source)
-        if self.progress.state != before or marker.event.startswith(("stop", "executor")):
+        if self.progress.state != before or marker.event.startswith(_EVENTS):
             self.changes += 1
             self.epoch += 1
+        if marker.event.startswith(_ENDINGS) and not self._stopped:
+            self._evidence.note(number)
         if self.progress.serving and not was_serving:
             self._evidence.pieces.clear()  # whatever was printed before, it did not keep the server from getting ready
             self._evidence.echoes.clear()
             self._evidence.numbers.clear()
         if marker.event == "stop" and self.progress.serving and self.diagnose(None).stage is Stage.NONE:
             self._stopped = self._evidence.stopped = True
+        elif marker.event == "stall":
+            self._evidence.stall = self._evidence.stall or self._piece(number, line, source)
+        elif marker.event == "serving":
+            self._evidence.stall = None
         elif marker.event == "executor-stop" and self._evidence.executor_stop is None and not self._stopped:
             last_clock = frame(self._last[1].decode("utf-8", "replace")).clock if self._last else None
             self._evidence.silence = _seconds_between(last_clock, source.clock)
@@ -130,6 +140,9 @@ class Collector:
         if self._stopped or (raised.source.is_low and raised.source.native):
             return
         words = raised.message
+        if raised.source.stream in self._ignored:
+            self._ignored.discard(raised.source.stream)
+            return
         if self._harmless(words):
             return
         if consequence := first(self._table.consequences, words):
@@ -142,6 +155,10 @@ class Collector:
     def _plain(self, number: int, line: str, source: Frame) -> None:
         message = source.message
         indented = message[:1].isspace() and not message.lstrip().startswith("what():")
+        if message.startswith(_IGNORED):
+            self._ignored.add(source.stream)
+            self.changes += 1
+            return
         if self._stopped or indented or _PYTHON_WARNING.search(message):
             return
         piece = self._piece(number, line, source)

@@ -66,8 +66,9 @@ def diagnose(
 
 
 def _follows(number: int, root: Piece, evidence: Evidence) -> bool:
-    """Later lines follow; so do headers printed above the cause."""
-    return number > root.number or any(piece.first_number == number for piece, _ in evidence.echoes)
+    """Later lines follow; so do headers printed above the cause, pydantic's among them."""
+    headers = {piece.first_number for piece, _ in evidence.echoes} | {root.first_number}
+    return number > root.number or number in headers
 
 
 def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Choice | None:
@@ -233,6 +234,9 @@ def _silent_while_serving(
         number, line = progress.last_line if stuck and progress.last_line else (stop.number, stop.line)
         note = "The workers did not react to the stop." if stuck else _DEAD_NOTE
         family = Family.HANG if stuck else Family.ENGINE_DEAD
+    elif evidence.stall is not None and not evidence.stopped:
+        number, line = evidence.stall.number, evidence.stall.line
+        family, note = Family.HANG, "The engine waits for its workers and no request was answered since."
     elif exit_ is not None and not exit_.running and stop is None and not evidence.stopped:
         number, line = progress.last_line or (0, "")
         family, note = Family.ENGINE_DEAD, f"The server ended by itself (exit code {exit_.code}). {_DEAD_NOTE}"
@@ -245,6 +249,7 @@ def _silent_while_serving(
         root_line_no=number or None,
         root_line=line or None,
         root_template=template(line),
+        consequences=tuple(n for n in evidence.numbers if n > number),
         confidence=0.4,
         note=note,
     )

@@ -64,6 +64,7 @@ class Evidence:
     numbers: list[int] = field(default_factory=list)
     serving_proof: bool = False
     stopped: bool = False
+    stall: Piece | None = None
     executor_stop: Piece | None = None
     executor_stuck: bool = False
     silence: float | None = None  # seconds without a line before the executor's stop, by the log's own clock

@@ -55,9 +55,9 @@ class Progress:
             self.cache_set = True
         elif marker.event == "banner":
             self.banner_by = source.process or ""
-        elif marker.event in {"ready", "serving"}:
+        elif marker.event in {"ready", "serving", "statistics"}:
             self.ready = True
-        if marker.proves and marker.event != "serving":
+        if marker.proves and marker.event not in {"serving", "statistics"}:
             self.started = True
         done = {item.stage for item in self.reached}
         self.reached.extend(Reached(stage, number, line) for stage in marker.proves if stage not in done)

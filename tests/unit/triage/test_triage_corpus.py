@@ -64,8 +64,8 @@ def test_known_consequences_are_named_and_the_root_is_not_among_them() -> None:
         assert answer.root_line_no not in answer.consequences
         if answer.stage is Stage.NONE:
             continue
-        lines = (case / "log.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = (case / "log.txt").read_bytes().decode("utf-8", "replace").split("\n")
         found = {lines[number - 1] for number in answer.consequences}
         listed += len(label.get("consequence_lines", []))
         named += sum(line in found for line in label.get("consequence_lines", []))
-    assert named >= listed * 0.5, f"{named} of {listed}"
+    assert named >= listed * 0.85, f"{named} of {listed}"

@@ -1,5 +1,6 @@
 """What stands before a message is taken off, whatever tool put it there, and the process is named."""
 
+# ruff: noqa: E501 (log lines stand here as programs print them)
 from __future__ import annotations
 
 import pytest

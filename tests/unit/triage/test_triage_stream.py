@@ -1,5 +1,6 @@
 """The triage as its users meet it: live, with what was seen from outside, and with any rubbish that calls itself a log."""
 
+# ruff: noqa: E501 (log lines stand here as programs print them)
 from __future__ import annotations
 
 import json
@@ -53,7 +54,7 @@ def test_a_start_without_a_word_hangs_in_the_work_of_its_last_line(count: int, w
     assert answer.vllm_version == "0.32.0"
 
 
-@pytest.mark.parametrize("count", range(0, 9))
+@pytest.mark.parametrize("count", range(9))
 def test_an_oom_kill_is_host_memory_wherever_it_strikes(count: int) -> None:
     answer = after(count, KILLED)
     expected = "container_init" if count == 0 else "serving" if count == 9 else "engine_init"
@@ -216,6 +217,35 @@ def test_tracebacks_of_two_processes_line_by_line_are_put_together_again() -> No
     mixed = "".join(line for pair in zip(one, other, strict=True) for line in pair)
     answer = triage_text(BANNER + mixed)
     assert (answer.root_line_no, answer.process, answer.family) == (9, "Worker_TP1", Family.OOM_HOST)
+
+
+def test_a_stall_counts_while_serving_until_something_is_answered() -> None:
+    stall = "(EngineCore pid=7) INFO 12-01 13:50:00 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.\n"
+    hung = triage_text("".join(STEPS) + stall * 3)
+    assert (hung.stage, hung.family, hung.root_line_no) == (Stage.SERVING, Family.HANG, len(STEPS) + 1)
+    assert triage_text("".join(STEPS) + stall + ANSWERED).stage is Stage.NONE
+    loading = triage_text("".join(STEPS[:6]) + stall * 3)
+    assert (loading.stage, loading.family, loading.root_line_no) == (Stage.WEIGHT_ACCESS, Family.HANG, 6)
+
+
+def test_what_a_finaliser_raised_is_no_cause() -> None:
+    ignored = (
+        "Exception ignored in: <function LLMEngine.__del__ at 0x7f>\nTraceback (most recent call last):\n"
+        '  File "/x/vllm/engine/llm_engine.py", line 1, in __del__\n    self.stop()\n'
+        "AttributeError: 'LLMEngine' object has no attribute 'model_executor'\n"
+    )
+    fault = (
+        "(EngineCore pid=7) ERROR 12-01 13:36:00 [core.py:9] ValueError: No available memory for the cache blocks.\n"
+    )
+    assert triage_text(BANNER + CONFIG + ignored + fault).root_line_no == 8
+
+
+def test_a_log_header_with_a_date_that_is_none_does_not_crash() -> None:
+    head = "(MainProcess pid=1) INFO 99-99 13:35 [serve.py:224] Launching vLLM (v0.32.0) headless multiproc executor, with head node\n"
+    stop = "(MainProcess pid=1) INFO 12-01 99:99:99 [m.py:4] [shutdown] Executor: waiting for worker exit count=1\n"
+    assert triage_text(
+        head + LOADED + "(Worker pid=1) INFO 99-99 13:35 [m.py:4] Available KV cache memory: 3 GiB\n" + stop
+    ).is_vllm_log
 
 
 def test_bulk_of_one_shape_is_counted_but_not_kept() -> None:

@@ -1,4 +1,4 @@
-"""Logs that triage was not written from, in the shapes of many releases and wrappers, however they are cut up."""
+"""Logs triage was not written from, in the shapes of many releases and wrappers, however they are cut up."""
 
 from __future__ import annotations
 
