@@ -16,6 +16,12 @@ from repro.probe.answer import Client, HttpAnswer
 HEALTH_S = 5.0
 # A first request may compile a kernel; on a cold eight-GPU server that takes minutes.
 FIRST_COMPLETION_S = 300.0
+# An ordinary sentence: a prompt of one or two tokens takes rare paths through the kernels, and readiness is no test of
+# those (vLLM 0.32 on a CPU with AMX dies of an illegal instruction when its very first prompt is that short).
+PROMPT = (
+    "Please read this sentence to its end and then answer in your own words whether the weather by the sea is more "
+    "often windy or calm in the early morning, before the fishing boats have left the harbour for the day."
+)
 _PATIENCE = 3
 
 
@@ -66,10 +72,10 @@ class CompletionReadiness:
     def _complete(self, client: Client, model: str) -> HttpAnswer:
         common = {"model": model, "max_tokens": 1, "temperature": 0}
         self.requests += 1
-        answer = client.post(COMPLETIONS, {**common, "prompt": "hi"}, self._first_completion_s)
+        answer = client.post(COMPLETIONS, {**common, "prompt": PROMPT}, self._first_completion_s)
         if answer.status in (400, 404, 405):
             self.requests += 1
-            chat = {**common, "messages": [{"role": "user", "content": "hi"}]}
+            chat = {**common, "messages": [{"role": "user", "content": PROMPT}]}
             answer = client.post(CHAT, chat, self._first_completion_s)
         return answer
 
