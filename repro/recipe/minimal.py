@@ -51,6 +51,10 @@ class Captured:
     vllm_version: str | None = None
 
 
+NOTHING_CAPTURED = Captured()
+AN_ANSWER = Expectation()
+
+
 @dataclass(frozen=True)
 class Derived:
     """Both ends and what their reader has to know."""
@@ -65,8 +69,8 @@ def derive(
     asked: Asked,
     *,
     name: str,
-    captured: Captured | None = None,
-    expectation: Expectation | None = None,
+    captured: Captured = NOTHING_CAPTURED,
+    expectation: Expectation = AN_ANSWER,
     precision: float = 0.05,
     seed: int = 0,
 ) -> Derived:
@@ -74,10 +78,8 @@ def derive(
 
     `asked` are production's request values. Of `captured.environment` what belongs to a launch is fixed on both ends
     and its secrets become names; NAME=value written in the command itself is a variable, unless the recipe needs it.
-    Without `captured.vllm_version` the newest version's
-    prefix caching default is assumed and noted.
+    Without `captured.vllm_version` the newest version's prefix caching default is assumed and noted.
     """
-    captured = captured or Captured()
     notes = _doubts(production)
     production, passed_on = _without_listening_and_secrets(production, notes)
     fixed, secrets = split_environment(captured.environment)
@@ -95,7 +97,7 @@ def derive(
         path=asked.request.path if asked.request else CHAT,
         tools_json=asked.tools_json,
         fixed_request=fixed_values(low, high),
-        expectation=expectation or Expectation(),
+        expectation=expectation,
         recipe=recipe.reference,
         recipe_digest=recipe.digest,
         precision=precision,

@@ -13,6 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 import tomlkit
+from tomlkit import TOMLDocument
 from tomlkit.items import AoT, Array, InlineTable, String, Table
 
 from repro.domain.command import Command
@@ -52,19 +53,7 @@ def from_scene(
     which is otherwise named by its full path, and a JSON file that holds the request's body."""
     redactor = redactor or Redactor()
     before = sum(redactor.counts.values())
-    document = tomlkit.document()
-    for line in _TOP:
-        document.add(tomlkit.comment(line))
-    for note in notes:
-        for line in wrap(redactor.text(note), _WIDTH, initial_indent="Note: ", subsequent_indent="  "):
-            document.add(tomlkit.comment(line))
-    document.add("schema", tomlkit.item("repro/scenario"))
-    document.add("version", tomlkit.item(1))
-    document.add("name", tomlkit.item(scene.name))
-    document.add("recipe", tomlkit.item(recipe_file or scene.recipe))
-    document.add("precision", _commented(scene.precision, "how close a threshold is narrowed; 0 is exact"))
-    if scene.seed:
-        document.add("seed", tomlkit.item(scene.seed))
+    document = _head(scene, [redactor.text(note) for note in notes], recipe_file or scene.recipe)
     if scene.environment or scene.environment_from:
         document.add(tomlkit.nl())
         document.add("environment", _environment(scene, redactor))
@@ -81,6 +70,23 @@ def from_scene(
     text = tomlkit.dumps(document)
     masked = sum(redactor.counts.values()) - before
     return f"{_MASKED}{text}" if masked else text
+
+
+def _head(scene: Scene, notes: Iterable[str], recipe: str) -> TOMLDocument:
+    document = tomlkit.document()
+    for line in _TOP:
+        document.add(tomlkit.comment(line))
+    for note in notes:
+        for line in wrap(f"Note: {note}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False):
+            document.add(tomlkit.comment(line))
+    document.add("schema", tomlkit.item("repro/scenario"))
+    document.add("version", tomlkit.item(1))
+    document.add("name", tomlkit.item(scene.name))
+    document.add("recipe", tomlkit.item(recipe))
+    document.add("precision", _commented(scene.precision, "how close a threshold is narrowed; 0 is exact"))
+    if scene.seed:
+        document.add("seed", tomlkit.item(scene.seed))
+    return document
 
 
 def _commented(value: Any, comment: str) -> Any:
