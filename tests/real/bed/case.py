@@ -24,7 +24,8 @@ class Case:
     `then` names what happens to a server that became ready (record.py's AFTER); empty means that it never does.
     `prefix` is put before the program; `listen` is a port that somebody else holds; `hang` seconds after which a launch
     that neither ends nor becomes ready is killed. `alt` are stage/family pairs that are fair as well. `site` are files
-    that lie before everything else on the server's path of modules.
+    that lie before everything else on the server's path of modules. `strike` is a text in the log at which the worker
+    of the second rank is killed, while the server still starts.
     """
 
     slug: str
@@ -41,3 +42,4 @@ class Case:
     hang: float = 150.0
     alt: tuple[str, ...] = ()
     site: Mapping[str, str] = field(default_factory=dict)
+    strike: str = ""

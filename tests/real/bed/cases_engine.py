@@ -133,6 +133,23 @@ DEVICE_AND_GROUP = (
     ),
 )
 
+KILLED_AT_START = (
+    Case(
+        # Nobody says that a worker died: the first trace of it is an INFO line.
+        *(
+            "worker-killed-while-loading",
+            "weight_access",
+            "engine_dead",
+            "[shutdown] Executor: waiting for worker exit",
+        ),
+        args=TWO_RANKS,
+        env=WORKERS,
+        model="fifo_weights",
+        strike="Loading safetensors checkpoint shards:   0%",
+        alt=("comm_group/engine_dead", "engine_init/engine_dead", "weight_access/gloo"),
+    ),
+)
+
 SERVING = (
     Case("healthy-stopped", "none", None, "", then="answers_then_stopped"),
     Case("healthy-refused-requests", "none", None, "", then="refuses_too_long", alt=("serving/context_length",)),
@@ -159,5 +176,20 @@ SERVING = (
         env=WORKERS,
         then="worker_killed",
         alt=("serving/other", "serving/gloo"),
+    ),
+    Case(
+        *("pp2-first-request", "serving", "other", "] AssertionError"),
+        args=("--pipeline-parallel-size", "2"),
+        env=WORKERS,
+        then="first_request_fails",
+        alt=("serving/engine_dead",),
+    ),
+    Case(
+        *("tp2-step-timeout", "serving", "timeout", "RPC call to sample_tokens timed out"),
+        args=TWO_RANKS,
+        env={**WORKERS, "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "3"},
+        defects=(Defect("prompt_tokens == 20", do="sleep", seconds=15.0),),
+        then="first_request_fails",
+        alt=("serving/engine_dead", "serving/hang", "serving/kernel_compile"),
     ),
 )

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tests.real.bed.case import API_PORT, MODEL_LENGTH, Case
-from tests.real.bed.cases_engine import DEVICE_AND_GROUP, ENGINE, SERVING
+from tests.real.bed.cases_engine import DEVICE_AND_GROUP, ENGINE, KILLED_AT_START, SERVING
 from tests.real.bed.cases_settings import CONFIGURATION, SETTINGS
 from tests.real.bed.damaged import DAMAGES, damaged
 from tests.real.bed.defects import plant
@@ -33,7 +33,7 @@ from tests.real.bed.server import Server
 
 LOGS = REPOSITORY / "tests" / "unit" / "triage" / "logs"
 LARGEST = 60_000
-CASES = (*CONFIGURATION, *SETTINGS, *ENGINE, *SERVING, *DEVICE_AND_GROUP)
+CASES = (*CONFIGURATION, *SETTINGS, *ENGINE, *SERVING, *DEVICE_AND_GROUP, *KILLED_AT_START)
 QUICK = {
     "OMP_NUM_THREADS": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -90,9 +90,17 @@ def worker_killed(server: Server) -> None:
     _expect(server.wait_end(60) is not None, "the server lives on")
 
 
+def first_request_fails(server: Server) -> None:
+    _expect(server.complete(20).status == 500, "the first request was answered")
+    _expect(server.wait_end(60) is not None, "the server lives on")
+
+
 AFTER: dict[str, Callable[[Server], None]] = {
     after.__name__: after
-    for after in (answers_then_stopped, refuses_too_long, crosses_300, engine_killed, asks_for_16, worker_killed)
+    for after in (
+        *(answers_then_stopped, refuses_too_long, crosses_300, engine_killed, asks_for_16, worker_killed),
+        first_request_fails,
+    )
 }
 
 
@@ -153,9 +161,13 @@ def _ended(case: Case, server: Server) -> int | None:
         server.wait_ready(case.hang)
         AFTER[case.then](server)
         return server.stop()
+    struck = 0
     deadline = time.monotonic() + case.hang
     while (code := server.wait_end(0.5)) is None and time.monotonic() < deadline:
-        _expect("Application startup complete" not in server.text(), "the server became ready")
+        text = server.text()
+        _expect("Application startup complete" not in text, "the server became ready")
+        if case.strike and case.strike in text and not struck:
+            struck = server.kill_member("Worker_TP1")
     _expect(code is not None or case.family == "hang", f"the server was still running after {case.hang:.0f} s")
     server.stop()
     return code
