@@ -140,7 +140,7 @@ KILLED_AT_START = (
             "worker-killed-while-loading",
             "weight_access",
             "engine_dead",
-            "[shutdown] Executor: waiting for worker exit",
+            "[shutdown] Executor: waiting for worker",
         ),
         args=TWO_RANKS,
         env=WORKERS,
