@@ -1,7 +1,7 @@
 """A vLLM command line, understood: parsed, changed one flag at a time, compared, and written back."""
 
 from repro.domain.command.command import Command
-from repro.domain.command.config_file import apply_config
+from repro.domain.command.config_file import apply_config, ignored_entries
 from repro.domain.command.container import Container
 from repro.domain.command.difference import Difference, difference
 from repro.domain.command.flag import Flag, FlagValue
@@ -24,6 +24,7 @@ __all__ = [
     "as_int",
     "canonical",
     "difference",
+    "ignored_entries",
     "is_layout",
     "is_listen",
     "is_ordinal",

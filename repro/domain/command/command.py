@@ -16,9 +16,7 @@ from repro.domain.command.container import Container
 from repro.domain.command.flag import Flag, FlagValue, looks_like_flag
 from repro.domain.command.flag_names import canonical
 from repro.domain.command.settings import value_of, with_value
-from repro.domain.command.shell_words import ASSIGNMENT
-
-_VARIABLE = re.compile(r"\$(\w+)")
+from repro.domain.command.shell_words import ASSIGNMENT, unexpanded_pattern
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Command:
         """The command without its wrapper as shell text, statements before it included."""
         passed = () if self.container is not None else self.environment_from
         words = self._words((*self._pairs(), *(f"{name}=${name}" for name in passed)), at_front=True)
-        line = " ".join(_quoted(word, self.unexpanded | set(passed)) for word in words)
+        line = " ".join(_quoted(word, self.unexpanded | {f"${name}" for name in passed}) for word in words)
         return " ".join((*self.prelude, line))
 
     def _words(self, pairs: Iterable[str], at_front: bool = False) -> tuple[str, ...]:
@@ -155,7 +153,9 @@ def _quoted(word: str, unexpanded: frozenset[str]) -> str:
     assignment = ASSIGNMENT.fullmatch(word)
     if assignment:
         return f"{assignment[1]}={_quoted(assignment[2], unexpanded) if assignment[2] else ''}"
-    if not any(name in unexpanded for name in _VARIABLE.findall(word)):
+    pattern = unexpanded_pattern(unexpanded)
+    if pattern is None or not pattern.search(word):
         return shlex.quote(word)
-    kept = re.sub(r'([\\"`])', r"\\\1", word)
-    return '"' + _VARIABLE.sub(lambda m: m[0] if m[1] in unexpanded else "\\" + m[0], kept) + '"'
+    literal = [re.sub(r'([\\"`$])', r"\\\1", part) for part in pattern.split(word)]
+    found = [*pattern.findall(word), ""]
+    return '"' + "".join(part for pair in zip(literal, found, strict=True) for part in pair) + '"'

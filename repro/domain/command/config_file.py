@@ -20,10 +20,11 @@ from repro.domain.command.settings import with_value
 def apply_config(command: Command, config: Mapping[str, object]) -> Command:
     """The command that needs no file: its own flags win over the file's, `--config` is gone.
 
-    A key with the value false counts only where vLLM has a `--no-` form; flags that collect get the file's values
-    first.
+    Flags that collect get the file's values first. What the file says false counts only where vLLM lets it (see
+    `ignored_entries`).
     """
-    below = read_arguments([token for key, value in config.items() for token in _tokens(key, value)])
+    ignored = ignored_entries(command, config)
+    below = read_arguments([t for key, value in config.items() if key not in ignored for t in _tokens(key, value)])
     written = {f.name.partition(".")[0] for f in command.flags}
     kept = [
         f for f in below.flags if f.name != "--model" and (f.name.partition(".")[0] not in written or _collects(f.name))
@@ -46,6 +47,21 @@ def apply_config(command: Command, config: Mapping[str, object]) -> Command:
     )
 
 
+def ignored_entries(command: Command, config: Mapping[str, object]) -> tuple[str, ...]:
+    """Keys of the file that vLLM passes over in silence: `enable-prefix-caching: false` switches nothing off.
+
+    `vllm serve` looks for the `--no-` form in the parser above its own and never finds it; the API server's module
+    finds it for keys written with dashes. Seen with vLLM 0.32.
+    """
+    serves = command.program[-1:] == ("serve",)
+    return tuple(key for key, value in config.items() if value is False and (serves or not _negatable(key)))
+
+
+def _negatable(key: str) -> bool:
+    spec = spec_of(key)
+    return spec is not None and spec.kind is FlagKind.BOOLEAN and key == spec.name[2:]
+
+
 def _names_model(flags: Sequence[Flag]) -> bool:
     return any(f.name == "--model" for f in flags)
 
@@ -61,9 +77,7 @@ def _tokens(key: str, value: object) -> tuple[str, ...]:
     """
     written = "--" + key
     if isinstance(value, bool):
-        spec = spec_of(key)
-        negatable = spec is not None and spec.kind is FlagKind.BOOLEAN
-        return (written,) if value else (f"--no-{key}",) if negatable else ()
+        return (written,) if value else (f"--no-{key}",)
     if isinstance(value, list | tuple):
         return (written, *(str(item) for item in value)) if value else ()
     if isinstance(value, dict):

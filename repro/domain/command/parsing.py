@@ -7,7 +7,6 @@ fault that is looked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,11 +14,10 @@ from repro.domain.command.command import Command
 from repro.domain.command.container import read_container, unknown_entrypoint
 from repro.domain.command.flag_reader import read_arguments
 from repro.domain.command.program import HINT, SHELL_BUILTINS, Start, find_start, not_started
-from repro.domain.command.shell_words import ASSIGNMENT, read_shell
+from repro.domain.command.shell_words import ASSIGNMENT, read_shell, unexpanded_in
 from repro.errors import NotVllm, ReproError, UnresolvedWrapper
 
 _WITHOUT_EFFECT = ("set", "echo", "printf", "sleep", "trap", "wait", ":")
-_VARIABLE = re.compile(r"\$(\w+)")
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,11 @@ def _from_text(text: str, variables: Mapping[str, str]) -> Command:
     for statement in shell.statements:
         words = statement.words
         if words[0] == "export":
-            exported += [(m[1], m[2]) for m in map(ASSIGNMENT.fullmatch, words[1:]) if m]
+            pairs = [(m[1], m[2]) for m in map(ASSIGNMENT.fullmatch, words[1:]) if m]
+            known = [(n, v) for n, v in pairs if v == f"${n}" or not unexpanded_in(v, shell.unexpanded)]
+            exported += known
+            if len(known) < len(pairs):  # left to the shell that runs it
+                prelude.append(statement.source)
         elif find_start(words) is not None:
             context = _Context(variables, shell.unexpanded, tuple(exported), tuple(prelude))
             try:
@@ -99,7 +101,7 @@ def _from_words(words: tuple[str, ...], context: _Context) -> Command:
 def _plain(words: tuple[str, ...], start: Start, context: _Context) -> Command:
     arguments = read_arguments(words[start.end :])
     pairs = dict((*context.exported, *start.pairs))
-    passed = tuple(name for name, value in pairs.items() if value == f"${name}" and name in context.unexpanded)
+    passed = tuple(name for name, value in pairs.items() if value == f"${name}" and value in context.unexpanded)
     command = Command(
         program=words[start.at : start.end],
         model=arguments.model,
@@ -113,10 +115,10 @@ def _plain(words: tuple[str, ...], start: Start, context: _Context) -> Command:
         extras=arguments.extras,
     )
     used = (*start.launcher, *words[start.at :], *(v for _, v in command.environment))
-    missing = sorted({n for w in used for n in _VARIABLE.findall(w) if n in context.unexpanded})
+    missing = sorted({expression for word in used for expression in unexpanded_in(word, context.unexpanded)})
     if missing:
         raise UnresolvedWrapper(
-            f"The command uses {', '.join('$' + n for n in missing)}, whose value is not in the text.",
+            f"The command uses {', '.join(missing)}, whose value is not in the text.",
             "Write the value itself, or give --pid or --container of the running server.",
         )
     return command
@@ -141,7 +143,7 @@ def _in_container(words: tuple[str, ...], start: Start, context: _Context) -> Co
     if find_start(words) is None and not container.entry and "-m" not in words:
         raise unknown_entrypoint(container.image)
     inner = _from_words(words, _Context(context.variables, context.unexpanded))
-    for name in [n for n, v in container.environment if v == f"${n}" and n in context.unexpanded]:
+    for name in [n for n, v in container.environment if v == f"${n}" and v in context.unexpanded]:
         container = container.passing_through(name)
     merged = dict(container.environment)
     for name, value in inner.environment:

@@ -1,14 +1,14 @@
 """Shell text -> simple commands, the way sh splits it, without running anything.
 
 Understands quotes, line continuations, comments, separators, redirections, `NAME=value`, `export`, and variables
-whose values the text itself or the caller gives. What only a running shell could know (`$(...)`, loops, `"$@"`) is
-refused, not guessed.
+whose values the text itself or the caller gives. What only a running shell could know (`$(date)`, `"$@"`) stays in the
+words as it is and is named, never guessed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from repro.errors import UnresolvedWrapper
@@ -18,6 +18,8 @@ _WORKING_DIRECTORY = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _REDIRECTION = re.compile(r"(\d*|&)(>>|>\||>&|<<<|<<|<>|>|<)(&?\d+|&?-)?")
 _CHAINING = ("||", "|", "|&")
 _SEPARATOR = re.compile(r"&&|\|\||\|&|;;|[;&|\n]")
+_SUBSTITUTION_IN_QUOTES = r"\$[({@*#?!$-]"
+_SUBSTITUTION = r"\$[({@*#?!$'-]"
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -161,31 +163,33 @@ class _Reader:
         elif variable:
             self._at = variable.end()
             self._add(self._lookup(variable[1] or variable[2], variable[3]), quoted)
-        elif rest[self._at] == "$" and not re.match(r"\$[({@*#?!'\"]", rest[self._at :]):
+        elif rest[self._at] == "$" and not re.match(
+            _SUBSTITUTION_IN_QUOTES if quoted else _SUBSTITUTION, rest[self._at :]
+        ):
             self._pieces.append("$")
             self._at += 1
         else:
-            shown = re.split(r"\s", rest[self._at :], maxsplit=1)[0][:60]
-            raise UnresolvedWrapper(
-                f"The command uses {shown}, which only a running shell can put a value to.",
-                "Write the value itself, or point repro at the running server (--pid or --container).",
-            )
+            snippet = _snippet(rest, self._at)
+            self._at += len(snippet)
+            self.unexpanded.add(snippet)
+            self._pieces.append(snippet)
 
     def _lookup(self, name: str, default: str | None) -> str:
         passed_on = "".join(self._pieces).endswith(f"{name}=") and name not in self._assigned
         if passed_on:  # NAME=$NAME hands a variable on: its value (a token, often) stays out of what is understood
-            self.unexpanded.add(name)
+            self.unexpanded.add(f"${name}")
             return f"${name}"
         if name in self.variables:
             return self.variables[name]
         if default is not None:
             return default
-        self.unexpanded.add(name)
+        self.unexpanded.add(f"${name}")
         return f"${name}"
 
     def _add(self, value: str, quoted: bool) -> None:
-        """An expansion outside quotes falls apart at blanks, as in sh."""
-        parts = [value] if quoted or ASSIGNMENT.match("".join(self._pieces)) else value.split()
+        """An expansion outside quotes falls apart at blanks, as in sh; what is not known cannot."""
+        whole = quoted or ASSIGNMENT.match("".join(self._pieces)) or unexpanded_in(value, self.unexpanded)
+        parts = [value] if whole else value.split()
         for part in parts[:-1]:
             self._pieces.append(part)
             self._end_word()
@@ -217,6 +221,38 @@ class _Reader:
             self._begin = following
         self._at = following
         self._words, self._skip_next, self._comment = [], False, None
+
+
+def _snippet(text: str, at: int) -> str:
+    """The text of a substitution that begins at `at`: $(…), ${…}, `…`, $@."""
+    opening = text[at : at + 2]
+    if opening == "$(":
+        depth = 0
+        for end in range(at + 1, len(text)):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            if depth == 0:
+                return text[at : end + 1]
+        raise _unclosed("$(", text[at:])
+    closing = {"${": "}", "$'": "'"}.get(opening, "`" if opening[0] == "`" else "")
+    if not closing:
+        return opening
+    end = text.find(closing, at + (1 if closing == "`" else 2))
+    if end < 0:
+        raise _unclosed(closing, text[at:])
+    return text[at : end + 1]
+
+
+def unexpanded_in(word: str, unexpanded: Collection[str]) -> list[str]:
+    """Those of the expressions that a word holds, in the order they stand there."""
+    pattern = unexpanded_pattern(unexpanded)
+    return pattern.findall(word) if pattern is not None else []
+
+
+def unexpanded_pattern(unexpanded: Collection[str]) -> re.Pattern[str] | None:
+    """Matches any of the expressions; None where there are none."""
+    longest_first = sorted(unexpanded, key=len, reverse=True)
+    ends = (re.escape(e) + (r"(?!\w)" if re.fullmatch(r"\$\w+", e) else "") for e in longest_first)
+    return re.compile("|".join(ends)) if longest_first else None
 
 
 def _unclosed(quote: str, rest: str) -> UnresolvedWrapper:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from repro.domain.command import apply_config, parse
+from repro.domain.command import apply_config, ignored_entries, parse
 
 
 def applied(text: str, config: Mapping[str, object]) -> str:
@@ -31,7 +31,7 @@ def test_the_command_line_wins() -> None:
         (
             "vllm serve m --config c",
             {"enforce-eager": True, "enable-lora": False},
-            "vllm serve m --enforce-eager --no-enable-lora",
+            "vllm serve m --enforce-eager",
         ),
         ("vllm serve m --config c", {"headless": False, "port": 1}, "vllm serve m --port 1"),
         (
@@ -54,3 +54,13 @@ def test_the_command_line_wins() -> None:
 )
 def test_entries_become_flags(text: str, config: Mapping[str, object], after: str) -> None:
     assert applied(text, config) == after
+
+
+def test_a_false_that_vllm_passes_over_is_told() -> None:
+    config = {"enable-prefix-caching": False, "enable_lora": False, "headless": False, "enforce-eager": True}
+    serve = parse("vllm serve m --config c")
+    assert ignored_entries(serve, config) == ("enable-prefix-caching", "enable_lora", "headless")
+    assert apply_config(serve, config).flag("--enable-prefix-caching") is None
+    module = parse("python3 -m vllm.entrypoints.openai.api_server --model m --config c")
+    assert ignored_entries(module, config) == ("enable_lora", "headless")
+    assert apply_config(module, config).flag("--enable-prefix-caching") is False

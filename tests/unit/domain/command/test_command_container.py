@@ -40,7 +40,7 @@ def test_the_line_of_the_readme() -> None:
     assert command.program == ("vllm", "serve")
     assert command.model == "meta-llama/Meta-Llama-3-8B-Instruct"
     assert command.environment_from == ("HF_TOKEN",)
-    assert command.unexpanded >= {"HOME"}
+    assert command.unexpanded >= {"$HOME"}
     assert '-v "$HOME/.cache/huggingface:/root/.cache/huggingface"' in command.shell()
     assert parse(command.shell()) == command
 
@@ -118,3 +118,14 @@ def test_a_shell_around_docker_is_dropped() -> None:
 def test_other_docker_commands_around_the_run_do_not_disturb() -> None:
     text = "docker pull img\ndocker rm -f old || true\ndocker run --name old img vllm serve m\ndocker logs -f old"
     assert parse(text).model == "m"
+
+
+def test_what_only_a_shell_knows_may_stand_in_options_but_not_in_the_command() -> None:
+    line = """docker run -u $(id -u):$(id -g) --name "vllm-$(date +%s)" -v "$PWD/a b:/x" -l 'a$b"c' img vllm serve m"""
+    command = parse(line)
+    assert command.container is not None
+    assert command.container.user == "$(id -u):$(id -g)"
+    assert '--name "vllm-$(date +%s)"' in command.shell()
+    assert '-v "$PWD/a b:/x"' in command.shell()
+    assert """-l 'a$b"c'""" in command.shell()
+    assert parse(command.shell()) == command

@@ -198,3 +198,19 @@ def test_a_command_built_by_hand_is_written_and_read_back() -> None:
     command = Command(("vllm", "serve"), "m").with_flag("--port", "1").with_flag("--enforce-eager", True)
     assert command.argv() == ("vllm", "serve", "m", "--port", "1", "--enforce-eager")
     assert parse(command.argv()) == command
+
+
+def test_a_script_may_use_what_only_a_shell_knows_beside_the_command() -> None:
+    text = """
+        cd "$(dirname "$0")" || exit 1
+        LOG=/var/log/vllm-$(date +%F).log
+        export PATH=/opt/bin:$PATH A=1
+        GPUS=$(nvidia-smi -L | wc -l)
+        nohup vllm serve m --port 1 >> "$LOG" 2>&1 &
+        echo $! > vllm.pid
+    """
+    command = parse(text)
+    assert command.argv() == ("nohup", "vllm", "serve", "m", "--port", "1")
+    assert command.environment == (("A", "1"),)
+    assert command.prelude == ('cd "$(dirname "$0")" || exit 1 ;', "export PATH=/opt/bin:$PATH A=1 ;")
+    assert parse(text, {"PATH": "/bin"}).environment == (("PATH", "/opt/bin:/bin"), ("A", "1"))

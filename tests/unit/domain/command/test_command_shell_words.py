@@ -44,6 +44,9 @@ def words(text: str, **variables: str) -> list[tuple[str, ...]]:
         ("a 5$ $", [("a", "5$", "$")]),
         ("a $OUT", [("a", "side")]),
         ("a $(pwd)/x", [("a", "$PWD/x")]),
+        ('a "$(dirname "$0")/x" b', [("a", '$(dirname "$0")/x', "b")]),
+        ("D=$(date +%F); a log-$D", [("D=$(date +%F)",), ("a", "log-$(date +%F)")]),
+        ('a `b c` ${X%%y} $! $\'t\' "$\'" "$@"', [("a", "`b c`", "${X%%y}", "$!", "$'t'", "$'", "$@")]),
         ("a ~/x y~/z ~", [("a", "$HOME/x", "y~/z", "$HOME")]),
         ("a\r\nb\r\n", [("a",), ("b",)]),
         ("", []),
@@ -54,7 +57,7 @@ def test_words(text: str, expected: list[tuple[str, ...]]) -> None:
 
 
 def test_names_without_a_value_are_told() -> None:
-    assert read_shell("a $X ~/y ${Z:-1} $W", {"W": "1"}).unexpanded == {"X", "HOME"}
+    assert read_shell("a $X ~/y ${Z:-1} $W", {"W": "1"}).unexpanded == {"$X", "$HOME"}
 
 
 def test_a_chain_keeps_its_text_together() -> None:
