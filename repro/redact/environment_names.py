@@ -77,6 +77,16 @@ LAUNCH_PATTERNS: tuple[str, ...] = (
 # AWS names carry keys, session tokens and role names alike; none of them is needed in clear.
 SECRET_PATTERNS: tuple[str, ...] = ("AWS_*", "S3_ACCESS_*", "S3_SECRET_*", "AZURE_*", "GOOGLE_APPLICATION_CREDENTIALS")
 
+# What a server reads of them, to fetch weights from a hub or an object store.
+STORE_KEYS: tuple[str, ...] = (
+    "HUGGING_FACE_HUB_TOKEN",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "S3_ACCESS_KEY_ID",
+    "S3_SECRET_ACCESS_KEY",
+)
+
 
 def is_secret_name(name: str) -> bool:
     """Whether the value of this variable is never written, whatever it looks like."""
@@ -90,17 +100,22 @@ def is_launch_name(name: str) -> bool:
     return not is_secret_name(name) and any(fnmatchcase(name, pattern) for pattern in LAUNCH_PATTERNS)
 
 
+def is_launch_secret(name: str) -> bool:
+    """Whether a server may need this secret: not every token of a person's shell is passed on to it."""
+    return is_secret_name(name) and any(fnmatchcase(name, pattern) for pattern in (*LAUNCH_PATTERNS, *STORE_KEYS))
+
+
 def split_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """What a scenario may hold of an environment: values fixed on both ends, and names to pass through.
 
     An allowed name whose value carries a secret (a proxy URL with a password) is passed through by name as well.
-    Both parts are sorted by name; every other variable is left out.
+    Both parts are sorted by name; every other variable is left out, secrets that no server reads included.
     """
     fixed: dict[str, str] = {}
     secrets: list[str] = []
     for name in sorted(environment):
         value = environment[name]
-        if is_secret_name(name) or (is_launch_name(name) and holds_secret(value)):
+        if is_launch_secret(name) or (is_launch_name(name) and holds_secret(value)):
             secrets.append(name)
         elif is_launch_name(name):
             fixed[name] = value

@@ -18,21 +18,22 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 
+# Everyone who writes masks secrets first, and the recipe room writes scenarios: so redact lies right above the domain.
 LAYERS = {
     "domain": 0,
-    "triage": 1,
-    "recipe": 1,
     "redact": 1,
-    "bisect": 1,
-    "machine": 2,
-    "runner": 3,
-    "probe": 3,
-    "snapshot": 3,
-    "session": 3,
-    "trial": 4,
-    "gate": 5,
-    "handoff": 5,
-    "cli": 6,
+    "triage": 2,
+    "recipe": 2,
+    "bisect": 2,
+    "machine": 3,
+    "runner": 4,
+    "probe": 4,
+    "snapshot": 4,
+    "session": 4,
+    "trial": 5,
+    "gate": 6,
+    "handoff": 6,
+    "cli": 7,
 }
 DOMAIN_ONLY = {"bisect", "simulator"}
 OPEN_TO_ALL = {"", "errors"}  # repro itself (its version) and repro.errors

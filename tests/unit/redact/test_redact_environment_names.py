@@ -59,10 +59,13 @@ def test_split_environment() -> None:
             "HOME": "/root",
             "https_proxy": "http://me:pw@proxy:1",
             "http_proxy": "http://proxy:1",
+            "AWS_SESSION_TOKEN": "abc",
+            "AWS_CA_BUNDLE": "/etc/ssl/ca.pem",
+            "GITHUB_TOKEN": "of the person, not of the server",
         }
     )
     assert fixed == {"OMP_NUM_THREADS": "1", "VLLM_PORT": "1", "http_proxy": "http://proxy:1"}
-    assert secrets == ("HF_TOKEN", "https_proxy")
+    assert secrets == ("AWS_SESSION_TOKEN", "HF_TOKEN", "https_proxy")
 
 
 def test_the_redactor_keeps_secret_names_with_a_mask_and_leaves_others_out() -> None:
