@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Any
 
 import tomlkit
@@ -33,6 +33,7 @@ from repro.recipe.couplings import reason_for
 from repro.redact.redactor import Redactor
 
 _WIDTH = 116
+_LONGEST_VALUE = 80
 _MASKED = "# Secrets were masked in this file (***masked:...***); it cannot start the server that they belong to.\n"
 _ALWAYS = (INPUT_TOKENS, MAX_TOKENS, CONCURRENCY)
 _TOP = (
@@ -199,5 +200,5 @@ def _shown(value: Value) -> str:
             text = " ".join(value)
         case _:
             text = str(value)
-    # A comment is one line.
-    return " ".join(text.split())
+    # A comment is one line without control characters, and long values stand in the ends anyway.
+    return shorten("".join(c if c.isprintable() else " " for c in text), _LONGEST_VALUE, placeholder=" …")

@@ -130,6 +130,20 @@ def test_it_reads_well() -> None:
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
+def test_what_would_break_a_comment_does_not_get_into_one() -> None:
+    odd = "a\nb\x07" + "c " * 100
+    scene = derive(
+        parse(["vllm", "serve", "m/x", "--chat-template", odd]),
+        find_recipe("generic"),
+        Asked(input_tokens=300),
+        name="two\nlines",
+    ).scene
+    text = from_scene(scene, notes=["first\nsecond"])
+    assert read(text) == scene
+    assert "# minimal: absent; production: a b c c" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("#")) <= 120
+
+
 def test_a_request_may_lie_beside_the_file() -> None:
     scene = replace(sample(), request=Request.of("/v1/chat/completions", {"messages": []}), tools_json=None)
     text = from_scene(scene, request_file="request.json")
