@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,9 +66,15 @@ def take(source: Source) -> Taken:
     if source.log is not None:
         return Taken(_from_log(source.log), Captured())
     if source.file is not None:
-        return Taken(parse(_text(source.file)), Captured())
+        return Taken(parse(_text(source.file)), _this_shell())
     words = source.words
-    return Taken(parse(words[0] if len(words) == 1 and shlex.split(words[0])[1:] else words), Captured())
+    return Taken(parse(words[0] if len(words) == 1 else words), _this_shell())
+
+
+def _this_shell() -> Captured:
+    """A command that is typed here would get this shell's environment, so both ends do."""
+    environment, secret = split_environment(os.environ)
+    return Captured(environment, secret)
 
 
 def _from_process(pid: int) -> Taken:
