@@ -109,6 +109,8 @@ def _last_resort(
     telling = next((row for piece in echoes if (row := find_pattern(table.causes, piece)) and row.kind != "weak"), None)
     if unknown and unknown[0].number < first.number:
         return _Choice(*unknown, 0.4, False)
+    if evidence.executor_stop is not None and evidence.executor_stop.number < first.number:
+        first = evidence.executor_stop  # workers are ended before anyone says why: one of them vanished
     serving = first.serving or (evidence.serving_proof and not progress.started) or progress.serving
     stage = Stage.SERVING if serving else first.work
     if stage is Stage.CONTAINER_INIT:

@@ -31,6 +31,7 @@ class Progress:
     ready: bool = False
     headless: bool = False
     cache_set: bool = False
+    engine_started: bool = False
     started: bool = False
     banner_by: str | None = None
     reached: list[Reached] = field(default_factory=list)
@@ -51,6 +52,8 @@ class Progress:
         self._note_version(marker, text)
         if marker.event == "headless":
             self.headless = True
+        elif marker.event == "engine":
+            self.engine_started = True
         elif marker.event == "cache":
             self.cache_set = True
         elif marker.event == "banner":
@@ -78,7 +81,8 @@ class Progress:
     @property
     def waiting_in(self) -> Stage:
         """The stage a silent start is stuck in. Where the group's line is hidden, the engine's start begins it."""
-        if self.work is not Stage.DEVICE_RECOGNITION or self.version is None:
+        grouped = any(item.stage is Stage.COMM_GROUP for item in self.reached)
+        if self.work is not Stage.ENGINE_INIT or grouped or not self.engine_started or self.version is None:
             return self.work
         found = _VERSION_NUMBER.match(self.version)
         number = tuple(int(part) for part in found[0].split(".")) if found else GROUP_LINE_SINCE
