@@ -14,6 +14,7 @@ from repro.cli.production import ready_scene
 from repro.cli.progress import Lines, outcome_words
 from repro.cli.wiring import (
     LOGS,
+    REQUESTS,
     SCENARIO,
     bench_for,
     fingerprint_reader,
@@ -32,6 +33,7 @@ from repro.machine.clock import SystemClock
 from repro.recipe.write import from_scene
 from repro.session.codec import failure_to_json
 from repro.trial.carry import Carried, Carrier
+from repro.trial.keep import KeptRequests
 from repro.trial.progress import TrialFinished, TrialStarted
 
 
@@ -62,7 +64,8 @@ def run_once(
         observer = Lines(talk)
         read_facts = fingerprint_reader(scene, redactor)
         bench = bench_for(scene, workspace, folder, redactor, observer, waits)
-        carrier = Carrier(scene, bench, clock, redactor, read_facts, read_facts())
+        kept = KeptRequests(folder / REQUESTS, redactor)
+        carrier = Carrier(scene, bench, clock, redactor, read_facts, read_facts(), kept)
         end, purpose = (
             (scene.minimal_configuration, Purpose.MINIMAL_END)
             if minimal

@@ -36,11 +36,12 @@ from repro.snapshot.collector import Context
 from repro.snapshot.pinned import pinned_facts
 from repro.trial.carry import Carrier
 from repro.trial.drive import Driver, Limits
-from repro.trial.keep import MaskedLogs
+from repro.trial.keep import KeptRequests, MaskedLogs
 from repro.trial.live import Bench
 from repro.trial.progress import Observer
 
-JOURNAL, SCENARIO, HISTORY, LOGS = "journal.jsonl", "scenario.toml", "history.git", "logs"
+JOURNAL, SCENARIO, HISTORY = "journal.jsonl", "scenario.toml", "history.git"
+LOGS, REQUESTS = "logs", "requests"
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def run_session(
             redactor=redactor,
             pinned=fingerprint_reader(scene, redactor),
             expected=Fingerprint.from_json(begun["fingerprint"]),
+            keep_requests=KeptRequests(folder / REQUESTS, redactor),
         )
         driver = Driver(
             carrier, journal, lambda events: write_history(folder / HISTORY, events), clock, observer, limits

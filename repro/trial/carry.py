@@ -45,7 +45,8 @@ class _Served:
 class Carrier:
     """Turns trials of one scene into answers on one bench.
 
-    `pinned` takes the facts that must not move; `expected` are those of the session's start.
+    `pinned` takes the facts that must not move; `expected` are those of the session's start. `keep_requests` is given the
+    requests of a trial before they are sent.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Carrier:
         redactor: Redactor,
         pinned: Callable[[], Fingerprint],
         expected: Fingerprint,
+        keep_requests: Callable[[str, RequestSet], None],
     ) -> None:
         self._scene = scene
         self._bench = bench
@@ -63,6 +65,7 @@ class Carrier:
         self._redactor = redactor
         self._pinned = pinned
         self._expected = expected
+        self._keep_requests = keep_requests
 
     def needs_launch(self, trial: Trial) -> bool:
         """Whether carrying this trial out would start a server now."""
@@ -117,6 +120,7 @@ class Carrier:
         requests = self._requests(trial, live, shape)
         if isinstance(requests, CannotBuild):
             return _Served(Unresolved(requests.reason), 0, 0, {})
+        self._keep_requests(trial.id, requests)
         exchanges = send(requests, live.client)
         live.served_requests += len(exchanges)
         missed = [e for e in exchanges if e.missed is not None]

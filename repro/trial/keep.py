@@ -1,15 +1,17 @@
-"""Keeps the log of a stopped server: secrets masked, compressed, line numbers as they were; the raw file goes."""
+"""Keeps what a bundle is made from: logs of stopped servers and request bodies, secrets masked, compressed."""
 
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
+from repro.domain.request import RequestSet
 from repro.redact.redactor import Redactor
 
 
 class MaskedLogs:
-    """Turns `server-001.log` into `server-001.log.gz`. Equal logs give equal bytes."""
+    """Turns `server-001.log` into `server-001.log.gz`, line numbers as they were. Equal logs give equal bytes."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -29,3 +31,37 @@ class MaskedLogs:
                 packed.write(line.encode())
         log.unlink()
         return kept
+
+
+# A prompt of a million tokens is about 4 MB; 64 of them at once would fill a disk, and they differ in their tail alone.
+MOST_BYTES = 32 * 1024 * 1024
+
+
+class KeptRequests:
+    """Writes the request set of each trial to `<trial id>.json.gz`: {path, at_once, bodies, omitted}, secrets masked."""
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        self._folder = folder
+        self._redactor = redactor
+
+    def __call__(self, trial_id: str, requests: RequestSet) -> None:
+        """Keeps the bodies in order until MOST_BYTES are full; `omitted` counts the rest. Never overwrites."""
+        path = self._folder / f"{trial_id}.json.gz"
+        if path.exists():
+            return  # an earlier try of this trial, built in the same way
+        bodies: list[object] = []
+        size = 0
+        for request in requests.requests:
+            size += len(request.body_json)
+            if bodies and size > MOST_BYTES:
+                break
+            bodies.append(self._redactor.json(request.body))
+        document = {
+            "path": requests.requests[0].path if requests.requests else "",
+            "at_once": requests.at_once,
+            "bodies": bodies,
+            "omitted": len(requests.requests) - len(bodies),
+        }
+        self._folder.mkdir(exist_ok=True)
+        with path.open("xb") as out, gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
+            packed.write(json.dumps(document, ensure_ascii=False).encode())
