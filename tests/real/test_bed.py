@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,20 @@ def test_an_unfinished_installation_is_not_taken_for_one(tmp_path: Path) -> None
     assert not install.is_installed(tmp_path)
     (tmp_path / install.STAMP).write_text('{"wanted": "another recipe"}')
     assert not install.is_installed(tmp_path)
+
+
+def test_a_launch_is_counted_and_becomes_the_real_program(tmp_path: Path) -> None:
+    """With a script in the place of vLLM that tells its process id and arguments; only `serve` counts."""
+    teller = tmp_path / "real program"
+    teller.write_text("#!/bin/sh\necho $$\nprintf '<%s>' \"$@\"\n")
+    teller.chmod(0o755)
+    counted = Ledger(tmp_path / "it's here", teller)
+    arguments = ["serve", "/models/a b", "--compilation-config", '{"mode": "$HOME"}']
+    with subprocess.Popen([counted.program, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        told, _ = process.communicate(timeout=30)
+    assert told == f"{process.pid}\n" + "".join(f"<{word}>" for word in arguments)
+    subprocess.run([counted.program, "--version"], check=True, stdout=subprocess.DEVNULL)
+    assert counted.lines() == [f"{process.pid} {' '.join(arguments)}"]
 
 
 @pytest.mark.parametrize("damage", sorted(DAMAGES))

@@ -24,10 +24,10 @@ class Ledger:
     """One run's launches. `program` is what the tests start."""
 
     def __init__(self, directory: Path, real_program: Path) -> None:
-        self.path = directory / "launches.txt"
-        self.path.touch()
         self.program = directory / "bin" / "vllm"
         self.program.parent.mkdir(parents=True, exist_ok=True)
+        self.path = directory / "launches.txt"
+        self.path.touch()
         text = SCRIPT.format(ledger=shlex.quote(str(self.path)), program=shlex.quote(str(real_program)))
         self.program.write_text(text)
         self.program.chmod(0o755)
