@@ -1,7 +1,8 @@
 """Is the server ready? Health, a listed model and one real completion: a "ready" vLLM can die on its first request.
 
-A completion that is answered at all, even with a 4xx, ends the wait: whether answers are good is judged on the trial's
-own requests. A 5xx is looked at again a few times, since an engine that died takes a moment to say so.
+A completion that is answered at all, even with a 4xx, ends the wait, and so does one that outlasts its deadline:
+whether a ready server serves well is judged on the trial's own requests. A 5xx is looked at again a few times, since an
+engine that died takes a moment to say so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.domain.request import CHAT, COMPLETIONS
-from repro.probe.answer import Client, HttpAnswer
+from repro.probe.answer import Client, HttpAnswer, NetworkFault
 
 HEALTH_S = 5.0
 # A first request may compile a kernel; on a cold eight-GPU server that takes minutes.
@@ -58,9 +59,9 @@ class CompletionReadiness:
         if listed.status != 200 or model is None:
             return f"/v1/models lists no model: {_said(listed)}"
         answer = self._complete(client, str(model["id"]))
-        if answer.status is None:
+        if answer.status is None and answer.fault is not NetworkFault.TIMEOUT:
             return f"first completion: {_said(answer)}"
-        if answer.status >= 500:
+        if answer.status is not None and answer.status >= 500:
             self._server_errors += 1
             if self._server_errors < _PATIENCE:
                 return f"first completion: {_said(answer)}"

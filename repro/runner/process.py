@@ -27,6 +27,7 @@ from repro.runner.record import MARK, ServerRecord, mark_ended, write_record
 from repro.triage import ExitEvidence
 
 _POLL_S = 0.02
+_HASTE_S = 0.2
 _FAMILY_POLL_S = 0.1  # a look at every process of the machine
 
 
@@ -163,8 +164,11 @@ class ProcessServer:
             return self._report
         begun = self._clock.monotonic()
         ending = self._end_leader()
-        self._wait(lambda: not find_family(self._record.signs), self._times.family_s, _FAMILY_POLL_S)
-        end = end_family(self._record.signs, self._clock, self._times.terminate_s)
+        # Workers follow a leader that went in order; those of one that had to be killed are given no time for it.
+        orderly = ending is not Ending.KILLED
+        if orderly:
+            self._wait(lambda: not find_family(self._record.signs), self._times.family_s, _FAMILY_POLL_S)
+        end = end_family(self._record.signs, self._clock, self._times.terminate_s if orderly else _HASTE_S)
         report = StopReport(ending, self._process.code(), self._clock.monotonic() - begun, end.left)
         if end.gone:
             mark_ended(self._place.records, self._record, self._clock.now())

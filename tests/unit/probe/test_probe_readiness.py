@@ -60,6 +60,13 @@ def test_a_server_error_is_looked_at_again_and_then_left_to_the_trial(scripted: 
     assert mended.served == Served("k3", 1024)
 
 
+def test_a_first_completion_that_hangs_is_left_to_the_trial(scripted: Any) -> None:
+    hangs = HttpAnswer(None, fault=NetworkFault.TIMEOUT)
+    readiness = ready(scripted, {"/health": OK, "/v1/models": MODELS, "/v1/completions": hangs})
+    assert readiness.check("http://x") is None
+    assert readiness.served == Served("k3", 1024, "timeout")
+
+
 METRICS = """# HELP vllm:prefix_cache_queries_total Prefix cache queries.
 # TYPE vllm:prefix_cache_queries_total counter
 vllm:prefix_cache_queries_total{engine="0",model_name="m"} %d
