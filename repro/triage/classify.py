@@ -19,12 +19,16 @@ _BROKEN_PIPES = frozenset(
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a piece says. `weight`: 3 a cause, 2 it yields to any cause, 1 an error line nobody knows, 0 nothing."""
+    """What a piece says. `weight`: 3 a cause, 2 it yields to any cause, 1 an error line nobody knows, 0 nothing.
+
+    `known`: a pattern row named it; `final`: the process that printed it ended with it.
+    """
 
     stage: Stage
     family: Family
     weight: int
     known: bool
+    final: bool = False
 
 
 def find_pattern(rows: tuple[Pattern, ...], piece: Piece) -> Pattern | None:
@@ -79,7 +83,7 @@ def _by_pattern(table: PatternTable, piece: Piece, link: Piece, pattern: Pattern
     if piece.serving and not pattern.fixed:
         if weight == 2 and family is Family.OOM_HOST:
             family = Family.ENGINE_DEAD  # signal 9 while serving: nothing points at memory (RULES F2)
-        return Ruling(Stage.SERVING, family, weight, True)
+        return Ruling(Stage.SERVING, family, weight, True, pattern.final)
     if pattern.stage == AREA:
         area = find_area(table, link)
         stage = _moment(piece) if area is None or area.stage == PROGRESS else Stage(area.stage)
@@ -87,7 +91,7 @@ def _by_pattern(table: PatternTable, piece: Piece, link: Piece, pattern: Pattern
         stage = _moment(piece)
     else:
         stage = Stage(pattern.stage)
-    return Ruling(stage, family, weight, True)
+    return Ruling(stage, family, weight, True, pattern.final)
 
 
 def _moment(piece: Piece) -> Stage:

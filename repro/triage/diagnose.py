@@ -44,7 +44,7 @@ def diagnose(
     if not is_vllm and exit_ is None:
         return replace(base, note="This is not the log of a vLLM server, nor a message of what starts one.")
     choice = _choose(table, progress, evidence)
-    if choice is None:
+    if choice is None or (choice.ruling.weight == 1 and exit_ is not None and exit_.running and not evidence.echoes):
         return _silent(base, progress, evidence, exit_)
     choice = _earliest_trace(_with_exit(choice, exit_), evidence)
     piece = choice.piece
@@ -75,6 +75,7 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
     pieces = tuple(evidence.pieces)
     if evidence.serving_proof and not progress.started:
         pieces = tuple(replace(piece, serving=True) for piece in pieces)
+    over = any(not row.mild for _, row in evidence.echoes) or any(_uncaught(piece) for piece in pieces)
     dead = any(not row.of_request for _, row in evidence.echoes)
     ruled = [(piece, rule(table, piece, _links(piece, pieces))) for piece in pieces]
     ruled = [(p, r) for p, r in ruled if r.weight and _counts(p, r, dead)]
@@ -89,11 +90,13 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
         strong = None  # a process went away, and what nobody knows came after it
     if strong:
         piece, ruling = _named(strong, ruled)
-        certain = ruling.known or dead or _uncaught(piece)
-        return _Choice(piece, ruling, 0.95 if ruling.known and certain else 0.8 if certain else 0.6, certain)
+        certain = ruling.final or over
+        return _Choice(
+            piece, ruling, 0.95 if ruling.known and certain else 0.8 if ruling.known or certain else 0.6, certain
+        )
     if weak:
         note = _DEAD_NOTE if weak[1].family in {Family.ENGINE_DEAD, Family.OOM_HOST} else ""
-        return _Choice(weak[0], weak[1], 0.6, dead and weak[0].serving, note)
+        return _Choice(weak[0], weak[1], 0.6, over, note)
     return _last_resort(table, progress, evidence, ruled)
 
 

@@ -68,7 +68,8 @@ class Pattern(Row):
     `kind`: a *cause*; a *weak* one (a process that went away, a broken connection) that yields to any cause; a *hint*,
     an early quiet trace that becomes the root line only where the root has one of the families in `hints`.
     `quiet` rows also count on INFO, WARNING and DEBUG lines. `fixed` keeps the stage even after ready. `outside` rows
-    are words of Docker or a shell and need no vLLM line around them. `frames` must match the traceback.
+    are words of Docker or a shell and need no vLLM line around them. `final` ones end the process by themselves.
+    `frames` must match the traceback.
     """
 
     stage: str = PROGRESS
@@ -82,16 +83,18 @@ class Pattern(Row):
     quiet: bool = False
     fixed: bool = False
     outside: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True)
 class Consequence(Row):
     """A line that only follows from a cause. `proves_serving` ones are printed only by an engine that was serving,
-    `of_request` ones by a single request.
+    `of_request` ones by a single request; a `mild` one does not prove that the start or the server is over.
     """
 
     proves_serving: bool = False
     of_request: bool = False
+    mild: bool = False
 
 
 @dataclass(frozen=True)
@@ -243,6 +246,7 @@ def _consequence(row: dict[str, Any]) -> Consequence:
         **_common(row),
         proves_serving=bool(row.get("proves_serving", False)),
         of_request=bool(row.get("of_request", False)),
+        mild=bool(row.get("mild", False)),
     )
 
 
@@ -273,6 +277,7 @@ def _pattern(row: dict[str, Any]) -> Pattern:
         quiet=bool(row.get("quiet", False)),
         fixed=bool(row.get("fixed", False)),
         outside=bool(row.get("outside", False)),
+        final=bool(row.get("final", row.get("outside", False))),
     )
 
 

@@ -93,17 +93,29 @@ def test_a_container_that_says_nothing(code: int, family: Family) -> None:
 def test_live_the_answer_is_certain_as_soon_as_the_cause_is_printed() -> None:
     live = Triage()
     live.feed("".join(STEPS[:4]))
+    head = "(Worker pid=9) ERROR 12-01 13:36:00 [multiproc_executor.py:953] "
+    live.feed(f"{head}WorkerProc failed to start.\n{head}Traceback (most recent call last):\n")
     assert not live.diagnose(ExitEvidence()).certain
-    live.feed(
-        "(Worker pid=9) ERROR 12-01 13:36:00 [multiproc_executor.py:953] torch.distributed.DistStoreError: Timed out"
-    )
+    live.feed(f"{head}torch.distributed.DistStoreError: Timed out")
     assert not live.diagnose(ExitEvidence()).certain
     live.feed(" after 11 seconds waiting for clients. 1/2 clients joined.\n")
     answer = live.diagnose(ExitEvidence())
     assert answer.certain
-    assert (answer.stage, answer.family, answer.root_line_no) == (Stage.COMM_GROUP, Family.RENDEZVOUS_TIMEOUT, 5)
+    assert (answer.stage, answer.family, answer.root_line_no) == (Stage.COMM_GROUP, Family.RENDEZVOUS_TIMEOUT, 7)
     assert [item.stage for item in live.reached] == [Stage.CONTAINER_INIT]
     assert answer.expected_next is Stage.DEVICE_RECOGNITION
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(Worker pid=9) ERROR 12-01 13:36:00 [pynccl_wrapper.py:196] Failed to load NCCL library from libnccl.so.2.\n",
+        "(EngineCore pid=7) ERROR 12-01 13:36:00 [x.py:1] something nobody has seen before\n",
+        "(EngineCore pid=7) ERROR 12-01 13:36:00 [x.py:1] ImportError: cannot import name 'nice_to_have'\n",
+    ],
+)
+def test_an_error_line_that_ended_nothing_does_not_end_a_launch(line: str) -> None:
+    assert not triage_text("".join(STEPS[:3]) + line, ExitEvidence()).certain
 
 
 def test_a_refused_request_is_no_failure_and_a_broken_one_is() -> None:
