@@ -6,6 +6,7 @@ Source: the checks of vLLM 0.32.0 (vllm/entrypoints/openai/cli_args.py, vllm/eng
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -65,6 +66,30 @@ COUPLINGS: tuple[Coupling, ...] = (
 NODE_FLAGS: tuple[str, ...] = ("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless")
 
 
+# Objects given in dotted parts (--speculative-config.model) that mean something only as a whole. The keys of others
+# (--compilation-config, --attention-config) are settings of their own and are tried one by one.
+WHOLE_OBJECTS: tuple[str, ...] = (
+    "--speculative-config",
+    "--kv-transfer-config",
+    "--kv-events-config",
+    "--ec-transfer-config",
+    "--weight-transfer-config",
+    "--diffusion-config",
+    "--rope-scaling",
+)
+
+
+def together_with(flag: str, differing: Sequence[str]) -> tuple[str, ...]:
+    """Those of the differing flags that move with this one, itself included."""
+    coupling = coupling_of(flag)
+    if coupling:
+        return tuple(other for other in coupling.flags if other in differing)
+    whole = flag.partition(".")[0]
+    if whole in WHOLE_OBJECTS:
+        return tuple(other for other in differing if other.partition(".")[0] == whole)
+    return (flag,)
+
+
 def coupling_of(flag: str) -> Coupling | None:
     """The coupling that a flag belongs to; None where it moves alone."""
     return next((coupling for coupling in COUPLINGS if flag in coupling.flags), None)
@@ -73,4 +98,6 @@ def coupling_of(flag: str) -> Coupling | None:
 def reason_for(flag: str) -> str:
     """Why this flag does not move alone; "" where nobody said so but the user."""
     coupling = coupling_of(flag)
-    return coupling.reason if coupling else ""
+    if coupling:
+        return coupling.reason
+    return "parts of one object" if flag.partition(".")[0] in WHOLE_OBJECTS else ""

@@ -35,6 +35,7 @@ from repro.recipe.variables import (
     request_variable,
 )
 from repro.redact.environment_names import is_secret_name, split_environment
+from repro.redact.redactor import Redactor
 from repro.redact.shapes import holds_secret
 
 # vLLM and the hub read these where the flag is not given.
@@ -137,6 +138,12 @@ def _without_listening_and_secrets(command: Command, notes: list[str]) -> tuple[
             passed_on.append(variable)
             notes.append(
                 f"{variable} is passed on by name only: export it before a search; its value is never written."
+            )
+    for flag in command.flags:
+        if Redactor().argv(flag.argv()) != flag.argv():
+            notes.append(
+                f"{flag.name} holds a secret that vLLM takes in no other way: it is masked in every file, and only a "
+                "search that is given the command itself can start this server."
             )
     return command, tuple(passed_on)
 

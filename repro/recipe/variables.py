@@ -15,7 +15,7 @@ from repro.domain.scene import (
     part_value,
 )
 from repro.domain.variable import Kind, Value, Variable
-from repro.recipe.couplings import NODE_FLAGS, coupling_of
+from repro.recipe.couplings import NODE_FLAGS, together_with
 
 
 def differing_parts(minimal: Command, production: Command) -> tuple[str, ...]:
@@ -39,8 +39,7 @@ def _group_of(part: str, among: list[str]) -> tuple[str, tuple[str, ...]]:
         return PREFIX_CACHING, (part,)
     if part in NODE_FLAGS:
         return NODES, tuple(flag for flag in NODE_FLAGS if flag in among)
-    coupling = coupling_of(part)
-    together = tuple(flag for flag in coupling.flags if flag in among) if coupling else (part,)
+    together = together_with(part, among)
     return together[0], together
 
 

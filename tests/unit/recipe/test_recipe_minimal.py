@@ -125,19 +125,26 @@ def test_where_it_listens_and_secrets_are_taken_off_both_ends_and_told() -> None
     assert "abcdefgh" not in told + repr(scene)
 
 
+def test_a_secret_that_cannot_be_taken_off_is_told() -> None:
+    inside = """--model-loader-extra-config '{"aws_secret_access_key": "abcdefghijkl0123456789ABCDEFGHijkl"}'"""
+    found = derived(f"vllm serve m/x {inside}")
+    assert any("--model-loader-extra-config holds a secret" in note for note in found.notes)
+    assert "abcdefghijkl" not in "".join(found.notes)
+
+
 def test_written_environment_varies_and_captured_environment_is_fixed() -> None:
     found = derive(
         parse("NCCL_P2P_DISABLE=1 CUDA_VISIBLE_DEVICES=0,1 vllm serve m/x --seed 3"),
         find_recipe("generic"),
         NOTHING_ASKED,
         name="t",
-        captured=Captured({"NCCL_DEBUG": "WARN", "HOME": "/root", "WANDB_API_KEY": "k"}, ("HF_TOKEN",), "0.32.0"),
+        captured=Captured({"NCCL_DEBUG": "WARN", "HOME": "/root", "HF_TOKEN": "hf_a"}, ("VLLM_API_KEY",), "0.32.0"),
     )
     assert names(found) == ["prefix_caching", "--seed", "env:NCCL_P2P_DISABLE"]
     assert dict(found.scene.minimal.environment) == {"CUDA_VISIBLE_DEVICES": "0,1"}
     # By allowlist: what no launch reads is left out, and a secret is kept as a name.
     assert found.scene.environment == (("NCCL_DEBUG", "WARN"),)
-    assert found.scene.environment_from == ("HF_TOKEN", "WANDB_API_KEY")
+    assert found.scene.environment_from == ("HF_TOKEN", "VLLM_API_KEY")
 
 
 def test_what_decides_which_model_is_loaded_stays() -> None:
@@ -161,6 +168,17 @@ def test_flags_that_only_make_sense_together_are_one_variable() -> None:
         "--max-lora-rank",
         "64",
     )
+
+
+def test_the_parts_of_an_object_that_only_means_something_whole_move_together() -> None:
+    found = derived(
+        "vllm serve m/x --speculative-config.model d --seed 1 --speculative-config.num_speculative_tokens 3 "
+        "-cc.mode none -cc.cudagraph_mode none"
+    )
+    compiled = ["--compilation-config.mode", "--compilation-config.cudagraph_mode"]
+    assert names(found) == ["prefix_caching", "--speculative-config.model", "--seed", *compiled]
+    draft = found.scene.variables[1]
+    assert draft.parts == ("--speculative-config.model", "--speculative-config.num_speculative_tokens")
 
 
 @pytest.mark.parametrize(
