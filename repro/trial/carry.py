@@ -45,8 +45,8 @@ class _Served:
 class Carrier:
     """Turns trials of one scene into answers on one bench.
 
-    `pinned` takes the facts that must not move; `expected` are those of the session's start. `keep_requests` is given the
-    requests of a trial before they are sent.
+    `pinned` takes the facts that must not move; `expected` are those of the session's start. `keep_requests` is given
+    the requests of a trial before they are sent.
     """
 
     def __init__(

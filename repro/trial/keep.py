@@ -38,7 +38,7 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 class KeptRequests:
-    """Writes the request set of each trial to `<trial id>.json.gz`: {path, at_once, bodies, omitted}, secrets masked."""
+    """Writes the requests of each trial to `<trial id>.json.gz`: {path, at_once, bodies, omitted}, secrets masked."""
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._folder = folder
