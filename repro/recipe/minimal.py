@@ -139,10 +139,10 @@ def _without_listening_and_secrets(command: Command, notes: list[str]) -> tuple[
             notes.append(
                 f"{variable} is passed on by name only: export it before a search; its value is never written."
             )
-    for flag in command.flags:
-        if Redactor().argv(flag.argv()) != flag.argv():
+    for written in command.flags:
+        if Redactor().argv(written.argv()) != written.argv():
             notes.append(
-                f"{flag.name} holds a secret that vLLM takes in no other way: it is masked in every file, and only a "
+                f"{written.name} holds a secret that vLLM takes in no other way: it is masked in every file, and only a "
                 "search that is given the command itself can start this server."
             )
     return command, tuple(passed_on)
