@@ -142,8 +142,8 @@ def _without_listening_and_secrets(command: Command, notes: list[str]) -> tuple[
     for written in command.flags:
         if Redactor().argv(written.argv()) != written.argv():
             notes.append(
-                f"{written.name} holds a secret that vLLM takes in no other way: it is masked in every file, and only a "
-                "search that is given the command itself can start this server."
+                f"{written.name} holds a secret that vLLM takes in no other way: it is masked in every file, and only "
+                "a search that is given the command itself can start this server."
             )
     return command, tuple(passed_on)
 
