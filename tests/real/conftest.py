@@ -7,6 +7,7 @@ since launches are what the search is judged by and what makes these tests slow.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,7 +94,14 @@ def planted(tmp_path: Path) -> Planted:
 
 
 @pytest.fixture
-def server_environment(tmp_path: Path) -> dict[str, str]:
+def short_directory() -> Iterator[Path]:
+    """A temporary directory with a short path: vLLM leaves its sockets there, whose paths may have 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="real-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def server_environment(tmp_path: Path, short_directory: Path) -> dict[str, str]:
     """The whole environment of a server that starts quickly, asks nobody outside and leaves its caches with the bed.
 
     `VLLM_ENABLE_V1_MULTIPROCESSING=0` saves a process and 10 s; a test of workers overrides it.
@@ -103,6 +111,7 @@ def server_environment(tmp_path: Path) -> dict[str, str]:
     return {
         **kept,
         "HOME": str(tmp_path),
+        "TMPDIR": str(short_directory),
         "OMP_NUM_THREADS": "1",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",

@@ -128,6 +128,7 @@ def neutral(text: str, scratch: Path, tiny: Path) -> str:
     words = {
         str(tiny): "/models/tiny",
         **{str(scratch / "models" / damage): "/models/tiny" for damage in DAMAGES},  # its name would give it away
+        str(scratch / "tmp"): "/tmp",
         str(scratch): "/srv/run",
         str(venv_path()): "/opt/vllm",
         str(Path(sysconfig.get_paths()["stdlib"]).parents[1]): "/usr/local",
@@ -177,7 +178,8 @@ def record(case: Case, tiny: Path) -> dict[str, object]:
     """Runs one case, writes its log and returns its label. Errors: NotAsLabelled, AssertionError."""
     with tempfile.TemporaryDirectory(prefix="repro-record-") as temporary:
         scratch = Path(temporary)
-        (scratch / "models").mkdir()
+        for folder in ("models", "tmp"):
+            (scratch / folder).mkdir()
         env = {**QUICK, **{name: value.replace("{fresh}", temporary) for name, value in case.env.items()}}
         for name, content in case.site.items():
             (scratch / "site" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -188,6 +190,7 @@ def record(case: Case, tiny: Path) -> dict[str, object]:
         env = {name: value for name, value in env.items() if value}
         argv = [*case.prefix, str(vllm_program()), "serve", _model(case, tiny, scratch), *_common(case), *case.args]
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        inherited["TMPDIR"] = str(scratch / "tmp")  # vLLM leaves its sockets behind
         with _held(case.listen), Server(argv, {**inherited, **env}, scratch / "log", API_PORT, scratch) as server:
             code = _ended(case, server)
             log = neutral(server.text(), scratch, tiny)
