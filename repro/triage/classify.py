@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro.domain.failure import Family
 from repro.domain.stage import Stage
@@ -59,6 +59,11 @@ def find_area(table: PatternTable, piece: Piece) -> Area | None:
 
 def rule(table: PatternTable, piece: Piece, links: tuple[Piece, ...] = ()) -> Ruling:
     """Stage and family of `piece`; `links` are the exceptions raised from it, which may say more."""
+    ruling = _rule(table, piece, links)
+    return replace(ruling, weight=min(ruling.weight, 2)) if piece.aside else ruling
+
+
+def _rule(table: PatternTable, piece: Piece, links: tuple[Piece, ...]) -> Ruling:
     if piece.raised is not None and piece.raised.type.rpartition(".")[2] in _NOT_A_FAULT:
         return Ruling(_moment(piece), Family.OTHER, 0, False)
     for link in (piece, *links):

@@ -22,10 +22,13 @@ from repro.triage.traceback_assembly import Raised, TracebackAssembler
 
 _ACCESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+" (\d{3})')
 _PYTHON_WARNING = re.compile(r"\.py:\d+: \w*Warning: ")
-_VLLM_PROCESS = re.compile(r"^(?:EngineCore|APIServer|ApiServer|Worker|VllmWorker|RayWorkerWrapper|MainProcess)")
+_VLLM_PROCESS = re.compile(
+    r"^(?:EngineCore|APIServer|ApiServer|Worker|VllmWorker|RayWorkerWrapper|MainProcess|RustFrontend)"
+)
 _ENDINGS = ("stop", "executor")
 _EVENTS = (*_ENDINGS, "stall")
 _IGNORED = "Exception ignored in"  # Python's header above what a finaliser raised; nothing ends of it
+_THREAD = "Exception in thread "  # a thread ends, the process goes on
 _REQUEST_PLACES = re.compile(r"entrypoints/|serving|api_router|protocol|renderer")
 
 
@@ -41,6 +44,7 @@ class Collector:
         self._is_vllm = False
         self._stopped = False
         self._ignored: set[tuple[str, str, str]] = set()
+        self._in_thread: set[tuple[str, str, str]] = set()
         self._last: tuple[int, bytes] | None = None
         self.epoch = 0
         self.changes = 0
@@ -148,6 +152,8 @@ class Collector:
         if consequence := first(self._table.consequences, words):
             self._evidence.add_echo(piece, consequence)
             return
+        piece.aside = raised.source.stream in self._in_thread
+        self._in_thread.discard(raised.source.stream)
         places = "\n".join(raised.frames) + (raised.source.source or "")
         piece.request_level = piece.serving and bool(_REQUEST_PLACES.search(places))
         self._evidence.add(piece)
@@ -155,8 +161,8 @@ class Collector:
     def _plain(self, number: int, line: str, source: Frame) -> None:
         message = source.message
         indented = message[:1].isspace() and not message.lstrip().startswith("what():")
-        if message.startswith(_IGNORED):
-            self._ignored.add(source.stream)
+        if message.startswith((_IGNORED, _THREAD)):
+            (self._ignored if message.startswith(_IGNORED) else self._in_thread).add(source.stream)
             self.changes += 1
             return
         if self._stopped or indented or _PYTHON_WARNING.search(message):

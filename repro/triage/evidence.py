@@ -19,7 +19,10 @@ MAX_NUMBERS = 2000
 
 @dataclass
 class Piece:
-    """One abnormal line: an exception that ended a traceback, or a plain one. `work` and `serving` are of that time."""
+    """One abnormal line: an exception that ended a traceback, or a plain one. `work` and `serving` are of that time.
+
+    `request_level`: seen by one request; `aside`: raised in a thread whose end the process survives.
+    """
 
     first_number: int
     first_line: str
@@ -29,6 +32,7 @@ class Piece:
     raised: Raised | None = None
     pattern: Pattern | None = None
     request_level: bool = False
+    aside: bool = False
 
     @property
     def number(self) -> int:

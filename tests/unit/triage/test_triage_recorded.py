@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from repro.domain.stage import Stage
-from repro.triage import ExitEvidence, triage_file
+from repro.triage import ExitEvidence, Triage, triage_file
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -31,3 +31,11 @@ def test_recorded_log(slug: str, label: dict[str, Any], told: bool) -> None:
     fair = {f"{label['stage']}/{label['family']}", *label.get("alternatives", [])}
     assert f"{answer.stage}/{answer.family}" in fair, answer
     assert label["root_line_contains"] in (answer.root_line or ""), answer
+
+
+@pytest.mark.parametrize("slug", [slug for slug, label in labels() if label["stage"] == Stage.NONE.value])
+def test_no_part_of_a_healthy_log_ends_a_launch_early(slug: str) -> None:
+    live = Triage()
+    for line in (LOGS / f"{slug}.log").read_bytes().splitlines(keepends=True):
+        live.feed(line)
+        assert not live.diagnose(ExitEvidence()).certain, line
