@@ -33,8 +33,11 @@ class Trait(enum.Flag):
 
 @dataclass(frozen=True)
 class FlagSpec:
-    """One flag of vLLM. `name` is its long name with dashes; `since` and `until` are the first and the last version
-    that have it, as "0.8", where known; an empty `until` with `current` False means that it went at an unknown time."""
+    """One flag of vLLM. `name` is its long name with dashes; `current` says whether vLLM 0.32 has it.
+
+    `since` and `until` are the first and the last minor version that have it ("0.9"): an empty `since` means from 0.8.5
+    or before, an empty `until` of a flag that is not current that it went before 0.8.5.
+    """
 
     name: str
     kind: FlagKind
