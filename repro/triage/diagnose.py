@@ -79,7 +79,7 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
     dead = any(not row.of_request for _, row in evidence.echoes)
     ruled = [(piece, rule(table, piece, _links(piece, pieces))) for piece in pieces]
     ruled = [(p, r) for p, r in ruled if r.weight and _counts(p, r, dead)]
-    strong = next(((p, r) for p, r in ruled if r.weight == 3), None)
+    strong = _first_in_time([(p, r) for p, r in ruled if r.weight == 3])
     weak = next(((p, r) for p, r in ruled if r.weight == 2), None)
     if (
         strong
@@ -98,6 +98,19 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
         note = _DEAD_NOTE if weak[1].family in {Family.ENGINE_DEAD, Family.OOM_HOST} else ""
         return _Choice(weak[0], weak[1], 0.6, over, note)
     return _last_resort(table, progress, evidence, ruled)
+
+
+def _first_in_time(found: list[tuple[Piece, Ruling]]) -> tuple[Piece, Ruling] | None:
+    """The first of the file, unless the log's own clock says that another one of this host was printed earlier."""
+    if not found:
+        return None
+    best = found[0]
+    for other in found[1:]:
+        clock, earliest = other[0].source.clock, best[0].source.clock
+        local = not (other[0].source.remote or best[0].source.remote)
+        if clock and earliest and local and clock < earliest and not (clock < "02" and earliest > "11"):
+            best = other
+    return best
 
 
 def _last_resort(

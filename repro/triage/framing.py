@@ -27,7 +27,9 @@ _COATS = (
     re.compile(r"\[pod/[^\]]+\] "),
     re.compile(r"(?:\[[\w./-]{1,60}\]|[A-Za-z0-9][\w.-]{0,60}) *\| "),
 )
-_PROCESS = re.compile(r"\((?:(?P<name>[A-Za-z][^()=]{0,60}?(?: rank=\d+)?) )?pid=(?P<pid>\d+)(?:, ip=[^)]+)?\)(?: |$)")
+_PROCESS = re.compile(
+    r"\((?:(?P<name>[A-Za-z][^()=]{0,60}?(?: rank=\d+)?) )?pid=(?P<pid>\d+)(?P<ip>, ip=[^)]+)?\)(?: |$)"
+)
 _RANK = re.compile(r"\[rank(?P<rank>\d+)\]: ?")
 _HEADER = re.compile(
     _LEVEL + r" (?:(?P<clock>\d\d-\d\d \d\d:\d\d(?::\d\d)?)(?:[.,]\d+)? )?(?P<source>\[?[\w./<>-]+:\d+\])(?: |$)"
@@ -50,7 +52,8 @@ class Frame:
     """One line without its coats.
 
     `process` is the innermost name printed (`Worker_TP1`), `level` upper case or None where the line says none,
-    `source` the `file.py:line` of a log header, `clock` its `MM-DD HH:MM:SS`.
+    `source` the `file.py:line` of a log header, `clock` its `MM-DD HH:MM:SS`. `remote`: relayed from another host,
+    whose clock may differ.
     """
 
     message: str
@@ -60,6 +63,7 @@ class Frame:
     source: str | None = None
     clock: str | None = None
     native: bool = False
+    remote: bool = False
 
     @property
     def stream(self) -> tuple[str, str, str]:
@@ -89,11 +93,13 @@ def frame(line: str) -> Frame:
     if "across cluster]" in text:
         text = _REPEATED.sub("", text)
     process = pid = level = None
+    remote = False
     for _ in range(_MAX_COATS):
         if found := _LAUNCHER.match(text):
             level = found["level"]
         elif found := _PROCESS.match(text):
             process, pid = found["name"] or process, found["pid"]
+            remote = remote or found["ip"] is not None
         elif found := _RANK.match(text):
             process = process or f"rank{found['rank']}"
         else:
@@ -101,10 +107,10 @@ def frame(line: str) -> Frame:
             if found is None:
                 break
         text = text[found.end() :]
-    return _header(text, process, pid, level)
+    return _header(text, process, pid, level, remote)
 
 
-def _header(text: str, process: str | None, pid: str | None, level: str | None) -> Frame:
+def _header(text: str, process: str | None, pid: str | None, level: str | None, remote: bool) -> Frame:
     """Reads the logger's own header: vLLM's, uvicorn's, torch C++, NCCL."""
     found = _HEADER.match(text) or (
         _HEADER.search(text, 0, _MAX_HEADER_AT) if not text.startswith("  ") and "] " in text else None
@@ -113,7 +119,7 @@ def _header(text: str, process: str | None, pid: str | None, level: str | None) 
         if inner := _PROCESS.search(text, 0, found.start()):
             process, pid = inner["name"] or process, inner["pid"]
         source = found["source"].strip("[]")
-        return Frame(text[found.end() :], process, pid, _level(found["level"]), source, found["clock"], True)
+        return Frame(text[found.end() :], process, pid, _level(found["level"]), source, found["clock"], True, remote)
     if found := _UVICORN.match(text):
         return Frame(text[found.end() :], process, pid, _level(found["level"]))
     if found := _GLOG.match(text):

@@ -260,6 +260,14 @@ def test_a_log_header_with_a_date_that_is_none_does_not_crash() -> None:
     ).is_vllm_log
 
 
+def test_the_clock_beats_the_place_on_one_host_but_not_between_hosts() -> None:
+    late = "(EngineCore pid=7) ERROR 12-01 13:36:09 [core.py:9] ValueError: No available memory for the cache blocks.\n"
+    early = "(Worker pid=9) ERROR 12-01 13:36:02 [worker.py:9] torch.OutOfMemoryError: CUDA out of memory.\n"
+    assert triage_text(BANNER + late + early).root_line_no == 3
+    assert triage_text(BANNER + late + early.replace("pid=9", "pid=9, ip=10.0.0.7")).root_line_no == 2
+    assert triage_text(BANNER + late.replace("12-01", "12-31") + early.replace("12-01", "01-01")).root_line_no == 2
+
+
 def test_bulk_of_one_shape_is_counted_but_not_kept() -> None:
     live = Triage()
     live.feed("".join(STEPS))
