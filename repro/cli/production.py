@@ -18,10 +18,12 @@ from repro.machine.containers import inspect_container
 from repro.machine.processes import describe, find_vllm
 from repro.recipe.asked import Asked
 from repro.recipe.assemble import load_scenario
-from repro.recipe.find import choose, find_recipe
+from repro.recipe.find import CPU_DEMO, choose, find_recipe
 from repro.recipe.minimal import Captured, Derived, derive
+from repro.recipe.model import Recipe
 from repro.recipe.request_file import read_request, read_tools
 from repro.redact.environment_names import split_environment
+from repro.snapshot.libraries import vllm_version
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ def derive_scene(source: Source, wanted: Wanted, precision: float) -> Derived:
     command = _with_config(taken.command)
     if command.model is None:
         raise UsageError("the command names no model", "write it as in `vllm serve MODEL …`")
-    recipe = find_recipe(wanted.recipe or choose(command.model))
+    version = vllm_version((*command.program, *command.arguments()), {**os.environ, **taken.captured.environment})
+    recipe, why = _recipe(wanted.recipe, command.model, version)
     asked = Asked(
         request=read_request(wanted.request, CHAT) if wanted.request else None,
         input_tokens=wanted.input_tokens,
@@ -48,7 +51,19 @@ def derive_scene(source: Source, wanted: Wanted, precision: float) -> Derived:
         tools_json=read_tools(wanted.tools) if wanted.tools else None,
     )
     name = Path(command.model.rstrip("/")).name.lower()
-    return derive(command, recipe, asked, name=name, captured=taken.captured, precision=precision)
+    captured = replace(taken.captured, vllm_version=version)
+    derived = derive(command, recipe, asked, name=name, captured=captured, precision=precision)
+    return replace(derived, notes=(why, *derived.notes))
+
+
+def _recipe(asked: str | None, model: str, version: str | None) -> tuple[Recipe, str]:
+    """The recipe and why it is this one: asked for, the CPU's where vLLM is built for that, else the model's."""
+    if asked is not None:
+        return find_recipe(asked), f"recipe {asked}, as asked"
+    if version is not None and version.endswith("+cpu"):
+        return find_recipe(CPU_DEMO), f"recipe {CPU_DEMO}, since vLLM {version} is built for CPU"
+    name = choose(model)
+    return find_recipe(name), f"recipe {name}, by the model's name; --recipe takes another"
 
 
 def take(source: Source) -> Taken:

