@@ -89,3 +89,7 @@ class Interrupted(ReproError):
 
 class DockerUnavailable(ReproError):
     """The Docker daemon does not answer."""
+
+
+class SecretFound(ReproError):
+    """A file to be handed over holds a secret; `message` names the file and the rule. Nothing was written."""
