@@ -28,6 +28,7 @@ else:
 PROGRESS = "progress"  # stage of a row whose wording names no area: the work in progress decides (RULES S1)
 AREA = "area"  # stage of a row that is decided by the part of vLLM that raised, then by the work in progress
 KINDS = ("cause", "weak", "hint")
+_LONGEST_READ = 4000  # characters a regex may look at: some take the square of it
 SHIPPED = ("markers", "patterns", "consequences", "harmless", "areas")
 
 
@@ -47,7 +48,7 @@ class Row:
     def fits(self, text: str) -> bool:
         for needle in self.any:
             if needle in text:
-                return self.regex is None or self.regex.search(text) is not None
+                return self.regex is None or self.regex.search(text, 0, _LONGEST_READ) is not None
         return False
 
 

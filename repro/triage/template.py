@@ -7,6 +7,7 @@ import re
 from repro.triage.framing import frame
 
 _LONGEST = 300
+_LONGEST_READ = 4000  # characters; what follows tells no two faults apart
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"https?://\S+"), "<url>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),
@@ -23,7 +24,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def template(line: str) -> str:
     """`line` without its prefixes, its numbers, addresses, hex, paths and times replaced by what they are."""
-    shape = frame(line.rstrip("\r\n")).message
+    shape = frame(line[:_LONGEST_READ].rstrip("\r\n")).message
     for pattern, name in _RULES:
         shape = pattern.sub(name, shape)
     return shape.strip()[:_LONGEST]

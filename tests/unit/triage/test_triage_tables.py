@@ -121,3 +121,11 @@ def test_an_unreadable_user_file_is_named(tmp_path: Path) -> None:
 def test_tables_read_from_text_keep_their_order() -> None:
     row = '[[harmless]]\nid = "{0}"\nany = ["{0}"]\nexample = "{0}"\nwhy = "a reason"\n'
     assert [r.id for r in parse_table(row.format("a") + row.format("b"), "t").harmless] == ["a", "b"]
+
+
+def test_a_regex_reads_a_bounded_part_of_a_line() -> None:
+    """Some take the square of what they read: a line of 64 KB would hold up a live log for seconds."""
+    row = next(row for row in TABLE.harmless if row.id == "free-memory-info")
+    head, tail = "Free memory on device ", " Desired GPU memory utilization is (0.9, 71.2 GiB)"
+    assert row.fits(head + "x" * 3000 + tail)
+    assert not row.fits(head + "x" * 60_000 + tail)
