@@ -60,11 +60,13 @@ class HttpAnswer:
         return tuple(found)
 
     def excerpt(self, limit: int = 300) -> str:
-        """The beginning of the body on one line, or the network fault."""
+        """The body on one line, its beginning or, of a stream, its end; or the network fault."""
         if self.fault is not None and not self.text:
             return f"{self.fault}: {self.detail}" if self.detail else str(self.fault)
-        line = " ".join(self.text.split())
-        return line if len(line) <= limit else line[: limit - 1] + "…"
+        line = " ".join(self.text[-4 * limit :].split() if self.streamed else self.text[: 4 * limit].split())
+        if len(line) <= limit:
+            return line
+        return "…" + line[1 - limit :] if self.streamed else line[: limit - 1] + "…"
 
 
 class Client(Protocol):

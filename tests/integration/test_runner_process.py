@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,7 @@ def signs(server: ProcessServer) -> FamilySigns:
 def test_a_server_that_obeys_is_interrupted(start: Callable[[str], ProcessServer], place: Place) -> None:
     server = start("plain")
     assert server.exit_evidence() is None
+    assert is_output_held(server.log)
     assert [r.id for r in open_records(place.records)] == [server.id]
     assert server.where_it_waits()
     report = server.stop()
@@ -200,27 +202,34 @@ time.sleep(600)
 """
 
 
-def owner(tmp_path: Path, script: Path, mode: str, die: str = "") -> subprocess.Popen[bytes]:
+@contextmanager
+def owner(tmp_path: Path, script: Path, mode: str, die: str = "") -> Iterator[subprocess.Popen[bytes]]:
     argv = [sys.executable, "-c", textwrap.dedent(OWNER), str(tmp_path), str(script), mode, die]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE)
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            sweep(tmp_path / "servers", CLOCK, terminate_s=0.1)
 
 
 def test_what_a_killed_repro_left_is_swept_and_nothing_else(
     tmp_path: Path, script: Path, start: Callable[[str], ProcessServer]
 ) -> None:
     mine = start("plain")
-    killed = owner(tmp_path, script, "worker ignore")
-    log = tmp_path / "logs" / f"{killed.pid}.log"
-    with killed:
+    with owner(tmp_path, script, "worker ignore") as killed:
+        log = tmp_path / "logs" / f"{killed.pid}.log"
         until(lambda: log.exists() and "up" in log.read_text())
         assert sweep(tmp_path / "servers", CLOCK) == (), "its owner lives"
         orphan = next(r for r in open_records(tmp_path / "servers") if r.id != mine.id)
-        os.kill(killed.pid, signal.SIGKILL)
-    before = find_family(orphan.signs)
-    assert len(before) == 2
-    (swept,) = sweep(tmp_path / "servers", CLOCK, terminate_s=0.2)
-    assert (swept.id, swept.left) == (orphan.id, ())
+        killed.kill()
+        killed.wait()
+        before = find_family(orphan.signs)
+        assert len(before) == 2
+        (swept,) = sweep(tmp_path / "servers", CLOCK, terminate_s=0.2)
+    assert (swept.id, swept.left, swept.gone) == (orphan.id, (), True)
     assert {ref.pid for ref in before} == set(swept.ended)
     assert not any(same_process(ref.pid, ref.started) for ref in before)
     assert mine.exit_evidence() is None
@@ -232,7 +241,7 @@ def test_what_a_killed_repro_left_is_swept_and_nothing_else(
 def test_a_kill_between_record_and_start_leaves_nothing(tmp_path: Path, script: Path, moment: str) -> None:
     with owner(tmp_path, script, "ignore", moment) as killed:
         assert killed.wait(20) == -signal.SIGKILL
-    (swept,) = sweep(tmp_path / "servers", CLOCK, terminate_s=0.2)
+        (swept,) = sweep(tmp_path / "servers", CLOCK, terminate_s=0.2)
     assert len(swept.ended) == (1 if moment == "after" else 0)
     assert list(open_records(tmp_path / "servers")) == []
 
@@ -246,10 +255,10 @@ def test_a_kill_at_any_moment_of_a_launch_leaves_nothing(tmp_path: Path, script:
             assert killed.stdout.readline() == b"starting\n"
             time.sleep(chance.uniform(0, 0.04))
             killed.kill()
-        launched += [r.signs for r in open_records(tmp_path / "servers")]
-        swept = sweep(tmp_path / "servers", CLOCK, terminate_s=0.1)
-        assert all(s.left == () for s in swept)
-    assert not any(find_family(signs) for signs in launched)
+            killed.wait()
+            launched += [r.signs for r in open_records(tmp_path / "servers")]
+            assert all(swept.gone for swept in sweep(tmp_path / "servers", CLOCK, terminate_s=0.1))
+    assert not any(find_family(signs) or is_output_held(signs.output) for signs in launched)
     assert list(open_records(tmp_path / "servers")) == []
 
 

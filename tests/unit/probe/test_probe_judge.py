@@ -163,3 +163,10 @@ def test_reading_never_raises(text: str, streamed: bool) -> None:
     answer = HttpAnswer(200, text, streamed=streamed)
     assert read(answer).content == "" or "choices" in text
     judge(PLAIN, answer)
+
+
+def test_an_excerpt_shows_where_the_news_is() -> None:
+    assert HttpAnswer(500, "a\n  b").excerpt() == "a b"
+    assert HttpAnswer(200, "x" * 500).excerpt(10) == "x" * 9 + "…"
+    assert HttpAnswer(200, "x" * 500 + " error", streamed=True).excerpt(10) == "…" + "xxx error"
+    assert HttpAnswer(None, fault=NetworkFault.RESET, detail="by peer").excerpt() == "reset: by peer"

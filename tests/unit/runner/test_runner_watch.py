@@ -28,6 +28,17 @@ BAD_LENGTH = (
     "(max_position_embeddings=4096.0 or model_max_length=None in model's config.json).",
 )
 
+# A server that tells its fault and lives on: the engine is dead, the front end has not noticed yet.
+DEAD_ENGINE = (
+    "(EngineCore pid=20) ERROR 12-01 10:00:14 [core.py:1510] EngineCore failed to start.\r",
+    "(EngineCore pid=20) ERROR 12-01 10:00:14 [core.py:1510] Traceback (most recent call last):\r",
+    '(EngineCore pid=20) ERROR 12-01 10:00:14 [core.py:1510]   File "/x/vllm/v1/core/kv_cache.py", line 7, in f\r',
+    "(EngineCore pid=20) ERROR 12-01 10:00:14 [core.py:1510]     raise ValueError(\r",
+    "(EngineCore pid=20) ERROR 12-01 10:00:14 [core.py:1510] ValueError: No available memory for the cache blocks. "
+    "Try increasing `gpu_memory_utilization` when initializing the engine.",
+    "(APIServer pid=10) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+)
+
 ReadyAtMaker = Callable[[float], Any]
 
 
@@ -69,18 +80,18 @@ def test_an_exit_is_judged_by_the_whole_log(server: Any, ready_at: ReadyAtMaker,
 
 
 def test_a_certain_cause_ends_a_launch_that_lives_on(server: Any, ready_at: ReadyAtMaker, recorder: Any) -> None:
-    server.prints(1, BANNER, *BAD_LENGTH)
+    server.prints(1, BANNER, ENGINE, *GROUP, WEIGHTS, *DEAD_ENGINE)
     end = watch(server, recorder, grace_s=2).await_ready(ready_at(500))
     assert isinstance(end, NotReady)
     assert end.early_end
-    assert end.failure.family is Family.CONFIG_INVALID
+    assert end.failure.family is Family.KV_CACHE_TOO_SMALL
     assert 3 <= end.seconds < 6
     assert isinstance(recorder.events[-1], Ended)
     assert not recorder.events[-1].ready
 
 
 def test_a_server_that_becomes_ready_all_the_same_is_ready(server: Any, ready_at: ReadyAtMaker) -> None:
-    server.prints(1, BANNER, *BAD_LENGTH)
+    server.prints(1, BANNER, ENGINE, *GROUP, WEIGHTS, *DEAD_ENGINE)
     assert isinstance(watch(server, grace_s=2).await_ready(ready_at(2)), Ready)
 
 
