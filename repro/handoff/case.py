@@ -18,7 +18,7 @@ from repro.domain.scene import Scene
 from repro.domain.trial import Purpose
 from repro.domain.variable import Configuration
 from repro.errors import UsageError
-from repro.handoff.kept import KeptRequests, kept_requests
+from repro.handoff.kept import KeptBodies, kept_bodies
 from repro.session.codec import configuration_from_json
 from repro.session.journal import Event
 from repro.session.summary import summary
@@ -34,7 +34,7 @@ class Side:
     configuration: Configuration
     launch: Launch
     shape: RequestShape
-    requests: KeptRequests | None
+    requests: KeptBodies | None
 
     @property
     def id(self) -> str:
@@ -83,8 +83,10 @@ class Case:
         return tuple(found.values())
 
     def trial(self, trial_id: str) -> Json | None:
-        found: Json | None = next((t for t in self.document["trials"] if t["id"] == trial_id), None)
-        return found
+        for trial in self.document["trials"]:
+            if trial["id"] == trial_id:
+                return dict(trial)
+        return None
 
 
 def read_case(folder: Path, events: Sequence[Event], scene: Scene) -> Case:
@@ -99,7 +101,7 @@ def read_case(folder: Path, events: Sequence[Event], scene: Scene) -> Case:
             configuration,
             scene.launch(configuration),
             scene.shape(configuration),
-            kept_requests(folder, trial["id"]),
+            kept_bodies(folder, trial["id"]),
         )
 
     pairs = tuple(_proof_pairs(document, trials, side)) or tuple(_other_pairs(document, side))
@@ -138,9 +140,10 @@ def _failing_trial(document: Json) -> Json | None:
     for finding in document.get("findings", ()):
         shown = [t for t in document["trials"] if (t["stage"], t["family"]) == (finding["stage"], finding["family"])]
         if shown:
-            return shown[-1]
+            return dict(shown[-1])
     ends = [t for t in document["trials"] if t["purpose"] == Purpose.PRODUCTION_END.value]
-    return next((t for t in ends if t["outcome"] == "failed"), ends[0] if ends else None)
+    failed = [t for t in ends if t["outcome"] == "failed"]
+    return next((dict(t) for t in (*failed, *ends)), None)
 
 
 def _members(document: Json) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 _TEXT = {
     # The headline, by how the search ended.
-    "found": "{signature} is caused by {members}. Proven on fresh servers.",
-    "found_weak": "{signature} is caused by {members}. Found, NOT proven.",
+    "found": "{signature} when {members}. Proven on fresh servers.",
+    "found_weak": "{signature} when {members}. Found, NOT proven.",
     "minimal_fails": "The minimal command fails by itself with {signature}. No flag of production is to blame.",
     "not_reproduced": "NOT REPRODUCED: production passes on this machine.",
     "end_not_as_claimed": "Production fails, but NOT AS CLAIMED: it shows {signature}.",
@@ -14,7 +14,7 @@ _TEXT = {
     "shown": "Shown {failed} where it should fail, passed {passed} where it should pass.",
     "shown_failed": "Shown {failed}.",
     "tally": "{count} of {of} times (95 % interval: {low} to {high} %)",
-    "member": "{name} at {failing} (passes at {passing})",
+    "member": "{name} is {failing} (passes at {passing})",
     "note": "What the search says: {note}.",
     "simulated": "This session ran on the simulator that is built into repro, not on a real vLLM.",
     # Headings.
@@ -57,9 +57,11 @@ _TEXT = {
     "request_unknown": "its own number of",
     "request_masked": "A secret in a body was masked, so it is no longer the exact request.",
     "request_absent": "The bodies of this trial were not kept. They must be built with the server's own tokenizer, by:",
+    "request_omitted": "{count} further bodies were sent and not kept.",
     # Root and stages.
     "root": "{signature}, line {number} of {log}, marked by `>`; {before} lines before and {after} after are in "
     "{file}.",
+    "root_again": "{signature}, line {number} of {log}; with its context in {file}.",
     "no_root": "No line of the log tells the cause; these are the last lines of {log}. What the answer said: {detail}",
     "no_log": "The log of this trial was not kept.",
     "no_failure": "No trial failed.",
@@ -114,6 +116,7 @@ _TEXT = {
     "tried_pass": "The passing side was tried {of} times: a fault that shows in up to {percent} % of trials may "
     "have been "
     "missed there; {needed} passes in a row would exclude one of 5 %.",
+    "passed_some": "The passing side passed {count} of {of} times only: it is not free of the fault.",
     "baselines_once": "Baselines on the way passed {least} to {most} times each; what a single pass leaves possible "
     "stands in "
     "their table.",
@@ -128,6 +131,15 @@ _TEXT = {
     "of the answer, so the script prints it and ends with 10; `repro run` judges it.",
     "no_rerun": "This bundle has not been run again from its own files (`rerun` is null in manifest.json).",
     "log_cut": "{name} is the end of a longer log: {lines} lines before it were left out.",
+    # Files.
+    "file_commands": "{files}: the commands of both ends and of each side, one shell line each.",
+    "file_requests": "{files}: the bodies as they were sent; curl.sh sends the failing ones to any server.",
+    "file_scenario": "scenario.toml: the search's own scenario; session.jsonl: its journal, the only truth of it; "
+    "fingerprint.json: the environment.",
+    "file_logs": "logs/: the root line of each failure with {before} lines before and {after} after, and the "
+    "compressed logs "
+    "of the pairs, each at most its last {limit} MiB.",
+    "file_manifest": "manifest.json: versions, outcome, every file with size and sha256.",
     # Again.
     "again_failing": "`sh reproduce.sh` starts the failing side, sends the request and ends with 1 when it fails "
     "again.",

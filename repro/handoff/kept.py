@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,23 +15,28 @@ REQUESTS = "requests"
 
 
 @dataclass(frozen=True)
-class KeptRequests:
-    """The bodies in the order they were sent, `at_once` of them in flight together, to `path`."""
+class KeptBodies:
+    """The bodies in the order they were sent, `at_once` of them in flight together, to `path`.
+
+    `omitted` further ones were sent and not kept.
+    """
 
     path: str
     at_once: int
     bodies: tuple[str, ...]
+    omitted: int
 
 
-def kept_requests(folder: Path, trial_id: str) -> KeptRequests | None:
-    """What `<folder>/requests/<trial id>.json` holds; None where the session kept nothing for this trial."""
-    file = folder / REQUESTS / f"{trial_id}.json"
+def kept_bodies(folder: Path, trial_id: str) -> KeptBodies | None:
+    """What `<folder>/requests/<trial id>.json.gz` holds (`trial.keep` writes it); None where there is none."""
+    file = folder / REQUESTS / f"{trial_id}.json.gz"
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        return KeptRequests(str(kept["path"]), max(1, int(kept["at_once"])), tuple(_text(b) for b in kept["bodies"]))
+        kept = json.loads(gzip.decompress(file.read_bytes()))
+        bodies = tuple(_text(body) for body in kept["bodies"])
+        return KeptBodies(str(kept["path"]), max(1, int(kept["at_once"])), bodies, int(kept["omitted"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise InvalidFile(
             f"{file} is no kept request ({type(error).__name__}: {error})",
             "restore it, or remove it: the bundle is then made without the request",

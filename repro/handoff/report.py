@@ -15,7 +15,7 @@ from repro.domain.stage import STARTUP_ORDER
 from repro.handoff.case import Case, Json, Pair, Side
 from repro.handoff.english import say
 from repro.handoff.figures import shown, signature, tally
-from repro.handoff.log_excerpt import AFTER, BEFORE, Excerpt
+from repro.handoff.log_excerpt import AFTER, BEFORE, LOG_LIMIT, Excerpt
 from repro.handoff.markdown import block, bullets, cell, code, escaped, table
 from repro.handoff.report_limits import limits, ruled_out, run_again
 from repro.handoff.report_trials import environment, set_aside, stable_baselines, timeline
@@ -46,7 +46,7 @@ def report(case: Case, enclosed: Enclosed, redactor: Redactor) -> str:
         parts += _pair(case, pair)
         parts += _commands(pair, redactor)
         parts += _requests(pair, enclosed)
-        parts += _root(pair, enclosed)
+        parts += _root(pair, enclosed, again=pair is not case.pairs[0])
         parts += _stages(pair)
     for key, text in (
         ("h_trials", timeline(case)),
@@ -55,11 +55,21 @@ def report(case: Case, enclosed: Enclosed, redactor: Redactor) -> str:
         ("h_environment", environment(case)),
         ("h_ruled_out", bullets(ruled_out(case))),
         ("h_not_known", bullets(limits(case, enclosed.cut))),
+        ("h_files", bullets(_files(enclosed))),
         ("h_again", bullets(run_again(case, bool(enclosed.requests)))),
     ):
         if text:
             parts += [f"## {say(key)}", text]
     return redactor.text("\n\n".join(parts) + "\n")
+
+
+def _files(enclosed: Enclosed) -> Iterator[str]:
+    yield say("file_commands", files=code("*-command*.txt"))
+    if enclosed.requests:
+        yield say("file_requests", files=code("request*.json"))
+    yield say("file_scenario")
+    yield say("file_logs", before=BEFORE, after=AFTER, limit=LOG_LIMIT // 2**20)
+    yield say("file_manifest")
 
 
 def headline(case: Case) -> str:
@@ -75,7 +85,7 @@ def headline(case: Case) -> str:
         return say("end_not_as_claimed", signature=", ".join(map(signature, document["target"])))
     if finding is not None and finding["variables"]:
         key = "found" if kind == ResultKind.FOUND.value and finding["proven"] else "found_weak"
-        members = ", ".join(
+        members = " and ".join(
             say("member", name=v["name"], failing=shown(v["failing"]), passing=shown(v["passing"]))
             for v in finding["variables"]
         )
@@ -168,18 +178,26 @@ def _requests(pair: Pair, enclosed: Enclosed) -> Iterator[str]:
                 tokens=say("request_unknown") if tokens is None else shown(tokens),
                 files=", ".join(map(code, files)),
             )
-            yield f"{label}{text}" + (f" {say('request_masked')}" if side.id in enclosed.masked else "")
+            if side.requests.omitted:
+                text += f" {say('request_omitted', count=side.requests.omitted)}"
+            if side.id in enclosed.masked:
+                text += f" {say('request_masked')}"
+            yield f"{label}{text}"
         else:
             yield f"{label}{say('request_absent')}\n\n{block(enclosed.rebuild[side.id], 'sh')}"
 
 
-def _root(pair: Pair, enclosed: Enclosed) -> Iterator[str]:
+def _root(pair: Pair, enclosed: Enclosed, again: bool) -> Iterator[str]:
+    """The root line in its log; of a further pair only where it stands, since it is the same error once more."""
     yield f"### {say('h_root')}"
     trial = pair.failing.trial
     if not pair.failing.failed:
         yield say("no_failure")
     elif (lines := enclosed.excerpts.get(pair.failing.id)) is None:
         yield say("no_log")
+    elif again and lines.root is not None:
+        file = code(enclosed.context_files[pair.failing.id])
+        yield say("root_again", signature=signature(trial), number=lines.root, log=code(trial["log"]), file=file)
     else:
         log = code(str(trial["log"]))
         if lines.root is None:

@@ -89,7 +89,9 @@ def run_again(case: Case, sends: bool) -> Iterator[str]:
 def _how_often(failed: Mapping[str, int], passed: Mapping[str, int]) -> Iterator[str]:
     low, high = interval(failed["count"], failed["of"])
     yield say("tried_fail", of=failed["of"], low=percent(low), high=percent(high))
-    if passed["of"]:
+    if passed["count"] < passed["of"]:
+        yield say("passed_some", **passed)
+    elif passed["of"]:
         left = rate_left_possible(passed["count"])
         yield say("tried_pass", of=passed["of"], percent=percent(left), needed=tries_for_rate(0.05))
 
