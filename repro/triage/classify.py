@@ -103,7 +103,8 @@ def _moment(piece: Piece) -> Stage:
     """The work in progress. A log that begins in the middle shows by its process that the container was long up."""
     if piece.serving:
         return Stage.SERVING
-    if piece.work is Stage.CONTAINER_INIT and (piece.source.process or "").startswith(ENGINE_PROCESSES):
+    named = (*ENGINE_PROCESSES, "APIServer", "ApiServer", "MainProcess", "RustFrontend")
+    if piece.work is Stage.CONTAINER_INIT and (piece.source.process or "").startswith(named):
         return Stage.ENGINE_INIT
     return piece.work
 

@@ -83,6 +83,7 @@ class Collector:
         raised, within = self._assembler.feed(number, line, source)
         if source.native or (source.process and _VLLM_PROCESS.match(source.process)):
             self._is_vllm = True
+            self.progress.talkative = self.progress.talkative or source.level in {"INFO", "DEBUG"}
         if raised is not None or within:
             self.changes += 1
             if raised is not None:

@@ -73,7 +73,7 @@ def _follows(number: int, root: Piece, evidence: Evidence) -> bool:
 
 def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Choice | None:
     pieces = tuple(evidence.pieces)
-    if evidence.serving_proof and not progress.started:
+    if _was_serving(progress, evidence):
         pieces = tuple(replace(piece, serving=True) for piece in pieces)
     over = any(not row.mild for _, row in evidence.echoes) or any(_uncaught(piece) for piece in pieces)
     dead = any(not row.of_request for _, row in evidence.echoes)
@@ -98,6 +98,11 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
         note = _DEAD_NOTE if weak[1].family in {Family.ENGINE_DEAD, Family.OOM_HOST} else ""
         return _Choice(weak[0], weak[1], 0.6, over, note)
     return _last_resort(table, progress, evidence, ruled)
+
+
+def _was_serving(progress: Progress, evidence: Evidence) -> bool:
+    """Told by the words of a dying engine, where the log begins in the middle or keeps its start to itself."""
+    return evidence.serving_proof and not (progress.started and progress.talkative)
 
 
 def _first_in_time(found: list[tuple[Piece, Ruling]]) -> tuple[Piece, Ruling] | None:
@@ -127,7 +132,7 @@ def _last_resort(
         return _Choice(*unknown, 0.4, False)
     if evidence.executor_stop is not None and evidence.executor_stop.number < first.number:
         first = evidence.executor_stop  # workers are ended before anyone says why: one of them vanished
-    serving = first.serving or (evidence.serving_proof and not progress.started) or progress.serving
+    serving = first.serving or _was_serving(progress, evidence) or progress.serving
     stage = Stage.SERVING if serving else first.work
     if stage is Stage.CONTAINER_INIT:
         stage = Stage.ENGINE_INIT
@@ -220,6 +225,8 @@ def _silent(base: Diagnosis, progress: Progress, evidence: Evidence, exit_: Exit
     elif exit_ is None or exit_.running or exit_.stopped_by_us:
         stage, family, sure = progress.waiting_in, Family.HANG, 0.5
         note = "The log ends without a word about a fault: the start was waiting, or was killed from outside."
+        if not progress.talkative:
+            sure, note = 0.2, f"{note} No INFO line is printed, so that progress cannot be seen (VLLM_LOGGING_LEVEL)."
     else:
         stage, family, sure, note = _killed_in(progress), Family.ENGINE_DEAD, 0.5, _DEAD_NOTE
         if exit_.code in {126, 127} and not progress.reached:

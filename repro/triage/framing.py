@@ -87,9 +87,11 @@ def split_bar(line: str) -> list[str]:
 
 def frame(line: str) -> Frame:
     """Takes every known coat off `line` (without its line end)."""
-    text = _ANSI.sub("", line) if "\x1b" in line or "m(" in line or "[0m" in line else line
+    text = line
     if text.startswith("{") and text.rstrip().endswith("}"):
         text = _from_json(text) or text
+    if "\x1b" in text or "m(" in text or "[0m" in text:
+        text = _ANSI.sub("", text)
     if "across cluster]" in text:
         text = _REPEATED.sub("", text)
     process = pid = level = None

@@ -24,7 +24,7 @@ class Reached:
 
 @dataclass
 class Progress:
-    """The state of one start. A new banner of the same process begins a new one."""
+    """The state of one start. `talkative`: INFO lines are printed, so that a missing marker means something."""
 
     work: Stage = Stage.CONTAINER_INIT
     version: str | None = None
@@ -33,6 +33,7 @@ class Progress:
     cache_set: bool = False
     engine_started: bool = False
     started: bool = False
+    talkative: bool = False
     banner_by: str | None = None
     reached: list[Reached] = field(default_factory=list)
     last_line: tuple[int, str] | None = None

@@ -20,8 +20,8 @@ _CHAINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-_FRAME = re.compile(r'\s*File ["\u201c](?P<path>[^"\u201d]*)["\u201d], line \d+(?:, in (?P<name>.*))?')
-_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:\([\w.]+\))?(?::(?:\s+(?P<text>.*))?)?$", re.DOTALL)
+_FRAME = re.compile(r'\s*File ["\u201c](?P<path>[^"\u201d]*)["\u201d], line \d+(?:, in (?P<name>.*))?$')
+_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?P<cause>\(\w+\))?(?::(?:\s+(?P<text>.*))?)?$", re.DOTALL)
 _NAME = re.compile(
     r"(?:Error|Exception|Interrupt|SystemExit|Timeout|Empty|Full|Again|Abort|Failure|Failed|Refused|Dead|Died"
     r"|\.error|gaierror|herror|NotFound|ExceptionGroup|Unavailable|Unsupported)$"
@@ -60,6 +60,7 @@ class _Stream:
     last: Raised | None = None
     chain_next: bool = False
     collecting: bool = False
+    code_next: bool = False
     pydantic: bool = False
 
 
@@ -71,7 +72,10 @@ def exception_of(message: str, in_traceback: bool) -> tuple[str, str] | None:
     if not found or (":" not in message[: found.end("type") + 1] and not in_traceback):
         return None
     name = found["type"]
-    if name.endswith("Warning") or not (_NAME.search(name) or (in_traceback and "." in name.strip("."))):
+    if found["cause"] and not name.endswith("RayTaskError"):
+        return None
+    dotted_class = "." in name and name.rpartition(".")[2][:1].isupper()
+    if name.endswith("Warning") or not (_NAME.search(name) or (in_traceback and dotted_class)):
         return None
     return name, found["text"] or ""
 
@@ -94,14 +98,13 @@ class TracebackAssembler:
         message = source.message.rstrip()
         stream = self._streams.get(source.stream)
         if message.endswith(_HEADERS):
-            stream = stream or self._new(source.stream)
-            stream.started, stream.collecting = number, False
-            stream.frames.clear()
-            self._open.add(source.stream)
-            self._opened_at = number
+            self._begin(stream or self._new(source.stream), source, number)
             return None, True
         if self._open and number - self._opened_at > _MAX_LINES:
             self._give_up()
+        if (stream is None or stream.started is None) and _FRAME.match(message):  # a log that begins in the middle
+            stream = stream or self._new(source.stream)
+            self._begin(stream, source, number)
         if stream is None:
             return self._alone(number, line, source, message)
         self._streams.move_to_end(source.stream)
@@ -121,18 +124,26 @@ class TracebackAssembler:
         if found := _FRAME.match(bare):  # some copies of a log have lost their indentation
             path = found["path"].replace("\\", "/")
             stream.frames.append(f"{path}:{found['name'] or ''}")
+            stream.code_next = True
             return None, True
+        is_code, stream.code_next = stream.code_next, False
         if bare[0].isspace():
             if bare.strip(" ^~") and stream.frames:
                 stream.frames[-1] += " > " + bare.strip()[:200]
             return None, True
         parts = exception_of(bare, in_traceback=True)
         if parts is None:
-            return None, source.native
+            return None, source.native or is_code
         if parts[0].endswith("RayTaskError"):  # Ray's header above the traceback of the other process
             return None, True
         raised = Raised(number, line, parts[0], parts[1], source, tuple(stream.frames), stream.started)
         return self._end(stream, raised), True
+
+    def _begin(self, stream: _Stream, source: Frame, number: int) -> None:
+        stream.started, stream.collecting = number, False
+        stream.frames.clear()
+        self._open.add(source.stream)
+        self._opened_at = number
 
     def _give_up(self) -> None:
         """A traceback without an end (a cut log, a killed process) must not hold up the rest."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from repro.domain.stage import Stage
-from repro.triage import Diagnosis, triage_file
+from repro.triage import Diagnosis, triage_file, triage_text
 
 FLOOR = {"stage": 77, "family": 77, "root": 77, "all": 77}  # of the 77 cases known when this was written
 CORPUS = Path(os.environ.get("REPRO_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
@@ -69,3 +70,35 @@ def test_known_consequences_are_named_and_the_root_is_not_among_them() -> None:
         listed += len(label.get("consequence_lines", []))
         named += sum(line in found for line in label.get("consequence_lines", []))
     assert named >= listed * 0.85, f"{named} of {listed}"
+
+
+def json_record(line: str) -> str:
+    return json.dumps({"log": line + "\n", "stream": "stderr", "time": "2025-01-01T00:00:00Z"})
+
+
+@pytest.mark.parametrize(
+    ("name", "coat"),
+    [
+        ("docker json", json_record),
+        ("cri", lambda line: f"2025-01-01T00:00:00.123456789Z stderr F {line}"),
+        ("compose", lambda line: f"vllm-1  | {line}"),
+        ("journal", lambda line: f"Oct  8 03:20:36 node7 docker[4711]: {line}"),
+        ("trailing blanks", lambda line: f"{line}        "),
+    ],
+)
+def test_no_case_is_lost_under_a_coat(name: str, coat: Callable[[str], str]) -> None:
+    lost = []
+    for case in cases():
+        label = json.loads((case / "label.json").read_text(encoding="utf-8"))
+        lines = (case / "log.txt").read_bytes().decode("utf-8", "replace").split("\n")
+        if not judged(label, triage_text("\n".join(coat(line) for line in lines)))["all"]:
+            lost.append(case.name)
+    assert not lost, name
+
+
+def test_noise_between_all_lines_moves_the_root_line_and_nothing_else() -> None:
+    noise = "node7:5001:6001 [1] NCCL INFO Channel 01/0 : 1[1] -> 2[2] via P2P/CUMEM\n"
+    for case in cases():
+        plain = triage_file(case / "log.txt")
+        noisy = triage_text((case / "log.txt").read_bytes().replace(b"\n", b"\n" + noise.encode()))
+        assert (noisy.stage, noisy.family, noisy.root_line) == (plain.stage, plain.family, plain.root_line), case.name
