@@ -100,6 +100,14 @@ def outcome_from_json(data: Mapping[str, Any]) -> Outcome:
             raise ValueError(f"unknown outcome {other!r}")
 
 
+def cost_to_json(cost: Cost) -> Json:
+    return {"launches": cost.launches, "seconds": round(cost.seconds, 3)}
+
+
+def cost_from_json(data: Mapping[str, Any]) -> Cost:
+    return Cost(data["launches"], data["seconds"])
+
+
 def answer_to_json(answer: Answer) -> Json:
     server = answer.server
     return {
@@ -107,8 +115,7 @@ def answer_to_json(answer: Answer) -> Json:
         **outcome_to_json(answer.outcome),
         "missed": answer.missed,
         "sent": answer.sent,
-        "launches": answer.cost.launches,
-        "seconds": round(answer.cost.seconds, 3),
+        **cost_to_json(answer.cost),
         "server": None
         if server is None
         else {
@@ -127,7 +134,7 @@ def answer_from_json(data: Mapping[str, Any]) -> Answer:
         outcome=outcome_from_json(data),
         missed=data["missed"],
         sent=data["sent"],
-        cost=Cost(data["launches"], data["seconds"]),
+        cost=cost_from_json(data),
         server=None
         if server is None
         else ServerFacts(server["id"], server["launch"], server["served_before"], server["alive"]),

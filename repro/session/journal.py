@@ -23,16 +23,21 @@ class Now(Protocol):
 
 
 class Journal:
-    """Appends events to `path`; `events` are all that are on disk, in order."""
+    """Appends events to `path`."""
 
     def __init__(self, path: Path, clock: Now) -> None:
         self.path = path
         self._clock = clock
-        self.events: list[Event] = []
-        size = 0
-        if path.exists():
-            self.events, size = read(path)
-        self._descriptor = self._open(size)
+        events, self._before = read(path) if path.exists() else ([], 0)
+        # An event of this run with the file's size after it: one list, so that Ctrl-C in any moment finds both or none.
+        self._written: list[tuple[Event, int]] = []
+        self._earlier = events
+        self._descriptor = self._open(self._before)
+
+    @property
+    def events(self) -> list[Event]:
+        """All that are on disk, in order."""
+        return [*self._earlier, *(event for event, _ in self._written)]
 
     def _open(self, size: int) -> int:
         try:
@@ -44,18 +49,21 @@ class Journal:
 
     def append(self, event: str, **facts: Any) -> Event:
         """Writes and fsyncs one event; raises JournalNotWritten, leaving every earlier event whole."""
-        record = {"n": len(self.events), "at": round(self._clock.now(), 3), "event": event, **facts}
-        line = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
-        before = os.fstat(self._descriptor).st_size
+        number = len(self._earlier) + len(self._written)
+        record = {"n": number, "at": round(self._clock.now(), 3), "event": event, **facts}
+        whole = line = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+        size = self._written[-1][1] if self._written else self._before
         try:
+            # What a full disk or an interrupt left of an event that was never counted goes first.
+            os.ftruncate(self._descriptor, size)
             # Unbuffered on purpose: what a full disk refuses must not come out later.
             while line:
                 line = line[os.write(self._descriptor, line) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            os.ftruncate(self._descriptor, before)
+            os.ftruncate(self._descriptor, size)
             raise self._failed(error) from error
-        self.events.append(record)
+        self._written.append((record, size + len(whole)))
         return record
 
     def close(self) -> None:

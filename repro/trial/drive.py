@@ -8,20 +8,20 @@ What is on disk is always enough to go on: a trial without a "finished" is carri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from repro.domain.finding import SearchResult
 from repro.domain.outcome import Unresolved
-from repro.domain.trial import Answer, Ask, Cost, Fresh, Reply, Search, Stop, Trial
+from repro.domain.trial import Answer, Ask, Fresh, Reply, Search, Stop, Trial
 from repro.errors import Interrupted
 from repro.machine.clock import Clock
-from repro.session.codec import answer_to_json, ask_to_json, result_to_json
+from repro.session.codec import answer_to_json, ask_to_json, cost_to_json, result_to_json
 from repro.session.journal import Event, Journal
 from repro.trial.carry import Carried
 from repro.trial.progress import Asked, Note, Observer, TrialFinished, TrialStarted
-from repro.trial.record import Recorded
+from repro.trial.record import Recorded, summed
 
 
 class Carries(Protocol):
@@ -62,7 +62,7 @@ class Driver:
         self._observer = observer
         self._limits = limits
         self._recorded = Recorded(journal.events)
-        self._spent = _sum(a.cost for a in self._recorded.answers)
+        self._spent = self._recorded.spent
         self._number = 0
         self._told = False
 
@@ -95,8 +95,7 @@ class Driver:
         answers = [self._recorded.answer(t.id) for t in ask.trials] if recorded else [None] * len(ask.trials)
         todo = tuple(t for t, answer in zip(ask.trials, answers, strict=True) if answer is None)
         if todo and (over := self._over_budget(todo)) is not None:
-            self._journal.append("stopped", reason=over)
-            return Stop(over)
+            return self._stop(over)
         if not recorded:
             self._journal.append("ask", **ask_to_json(ask))
         if todo:
@@ -104,7 +103,10 @@ class Driver:
         replies = []
         for trial, answer in zip(ask.trials, answers, strict=True):
             self._number += 1
-            replies.append(answer if answer is not None else self._carry(trial, ask.reason))
+            reply = answer if answer is not None else self._carry(trial, ask.reason)
+            if isinstance(reply, Stop):
+                return reply
+            replies.append(reply)
         return tuple(replies)
 
     def _over_budget(self, todo: tuple[Trial, ...]) -> str | None:
@@ -113,25 +115,34 @@ class Driver:
         fresh = sum(t.fresh is Fresh.REQUIRED for t in todo)
         needed = fresh or int(self._carrier.needs_launch(todo[0]))
         if limits.launches is not None and self._spent.launches + needed > limits.launches:
-            return f"the budget of {limits.launches} launches is spent"
+            return f"the budget of {limits.launches} launches does not cover the next trial"
         if limits.seconds is not None and self._spent.seconds >= limits.seconds:
             return f"the budget of {limits.seconds:.0f} s is spent"
         return None
 
-    def _carry(self, trial: Trial, reason: str) -> Answer:
+    def _stop(self, over: str) -> Stop:
+        self._journal.append("stopped", reason=over)
+        return Stop(over)
+
+    def _carry(self, trial: Trial, reason: str) -> Answer | Stop:
+        total = self._recorded.tried(trial.id)
         launches = self._carrier.needs_launch(trial)
-        self._observer.told(TrialStarted(self._number, trial, reason, launches))
-        total = Cost()
         for attempt in range(1, self._limits.tries + 1):
+            # Asked before every try: a server that died in the trial before, or in the try before, must be paid too.
+            if (over := self._over_budget((trial,))) is not None:
+                return self._stop(over)
+            if attempt == 1:
+                self._observer.told(TrialStarted(self._number, trial, reason, launches))
             self._journal.append("started", trial=trial.id, attempt=attempt)
             carried = self._carrier.carry(trial)
             cost = carried.answer.cost
-            total = _sum((total, cost))
-            self._spent = _sum((self._spent, cost))
+            total, self._spent = summed(total, cost), summed(self._spent, cost)
             answer = replace(carried.answer, cost=total)
             if not isinstance(answer.outcome, Unresolved) or attempt == self._limits.tries:
                 break
-            self._journal.append("tried", trial=trial.id, attempt=attempt, reason=answer.outcome.reason)
+            self._journal.append(
+                "tried", trial=trial.id, attempt=attempt, reason=answer.outcome.reason, **cost_to_json(cost)
+            )
             self._observer.told(TrialFinished(self._number, trial, answer, again=True))
         self._journal.append("finished", answer=answer_to_json(answer), log=carried.log, requests=carried.facts)
         self._write_history()
@@ -143,8 +154,3 @@ class Driver:
         if problem is not None and not self._told:
             self._told = True  # once is enough: it will be the same each time
             self._observer.told(Note(problem))
-
-
-def _sum(costs: Iterable[Cost]) -> Cost:
-    costs = tuple(costs)
-    return Cost(sum(c.launches for c in costs), sum(c.seconds for c in costs))

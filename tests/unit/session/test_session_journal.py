@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from pathlib import Path
@@ -75,3 +76,27 @@ def test_a_full_disk_keeps_everything_before_and_can_go_on_later(tmp_path: Path)
     journal.append("ask", trials=[])
     journal.close()
     assert [e["event"] for e in read(path)[0]] == ["session", "ask"]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_an_interrupt_in_the_middle_of_an_event_leaves_no_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Ctrl-C after the line was written and before it was counted: the next event must not get the same number."""
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path, Clock())
+    journal.append("session")
+    real = getattr(os, call)
+
+    def interrupted(*arguments: object) -> None:
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            journal.append("ask", trials=["0123456789"])
+    assert [e["event"] for e in journal.events] == ["session"]
+    journal.append("interrupted")
+    journal.close()
+    assert [(e["n"], e["event"]) for e in read(path)[0]] == [(0, "session"), (1, "interrupted")]
