@@ -20,6 +20,8 @@ from repro.snapshot.collector import Context, attempt
 _NAMED = ("vllm", "torch", "triton", "transformers", "flashinfer-python", "fastsafetensors", "xgrammar", "numpy")
 _CONTAINER_STARTERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "kubectl", "srun"})
 _SHEBANG_BYTES = 512
+_WRAPPER_BYTES = 65536
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 
 
 class LibrariesCollector:
@@ -122,8 +124,22 @@ def _interpreter_of(script: Path, environment: Mapping[str, str]) -> Path:
             raise LookupError(f"{script} asks for {words[-1]}, which is not on the PATH")
         return Path(found)
     if not PurePath(words[0]).name.startswith("python"):
-        raise LookupError(f"{script} is started by {words[0]}, not by Python")
+        return _behind_wrapper(script, words[0], environment)
     return Path(words[0])
+
+
+def _behind_wrapper(script: Path, shell: str, environment: Mapping[str, str]) -> Path:
+    """A site's own shell script around vLLM: the program that it names by its full path, if there is just one."""
+    text = script.read_bytes()[:_WRAPPER_BYTES].decode("utf-8", "replace")
+    named = {
+        path
+        for path in map(Path, re.findall(r"/[^\s\"';|&()]+", text))
+        if (path.name == "vllm" or path.name.startswith("python")) and path.is_file() and path != script
+    }
+    if len(named) != 1 or PurePath(shell).name not in _SHELLS:
+        raise LookupError(f"{script} is started by {shell}, not by Python, and names no single vllm or python")
+    found = named.pop()
+    return found if found.name.startswith("python") else _interpreter_of(found, environment)
 
 
 def _import_folders(interpreter: Path) -> list[Path]:

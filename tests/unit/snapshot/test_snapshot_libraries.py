@@ -9,7 +9,7 @@ import pytest
 from repro.domain.command import parse
 from repro.redact.redactor import Redactor
 from repro.snapshot.collector import Context
-from repro.snapshot.libraries import LibrariesCollector, find_environment
+from repro.snapshot.libraries import LibrariesCollector, find_environment, vllm_version
 
 
 @pytest.fixture
@@ -97,3 +97,17 @@ def test_a_container_command_keeps_its_libraries_to_itself() -> None:
     command = parse("docker run --gpus all vllm/vllm-openai:v0.32.0 m")
     facts = LibrariesCollector().collect(Context(Redactor(), command=command))
     assert "not on this host" in facts["vllm"].reason
+
+
+def test_a_shell_script_around_vllm_is_seen_through(venv: Path, tmp_path: Path) -> None:
+    script(tmp_path / "vllm", f'#!/bin/sh\necho starting >> {tmp_path}/log\nexec "{venv}/bin/vllm" "$@"\n')
+    argv = (str(tmp_path / "vllm"), "serve", "m")
+    assert find_environment(argv, {}).interpreter == venv / "bin/python"
+    assert vllm_version(argv, {}) == "0.32.0"
+
+
+def test_a_shell_script_that_names_no_single_program_says_so(venv: Path, tmp_path: Path) -> None:
+    script(tmp_path / "vllm", '#!/bin/sh\nexec "$VLLM" "$@"\n')
+    with pytest.raises(LookupError, match="names no single vllm"):
+        find_environment((str(tmp_path / "vllm"), "serve", "m"), {})
+    assert vllm_version((str(tmp_path / "vllm"), "serve", "m"), {}) is None
