@@ -96,7 +96,7 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
         )
     if weak:
         note = _DEAD_NOTE if weak[1].family in {Family.ENGINE_DEAD, Family.OOM_HOST} else ""
-        return _Choice(weak[0], weak[1], 0.6, over, note)
+        return _Choice(weak[0], weak[1], 0.6, over or weak[1].final, note)
     return _last_resort(table, progress, evidence, ruled)
 
 
@@ -231,6 +231,9 @@ def _silent(base: Diagnosis, progress: Progress, evidence: Evidence, exit_: Exit
         stage, family, sure, note = _killed_in(progress), Family.ENGINE_DEAD, 0.5, _DEAD_NOTE
         if exit_.code in {126, 127} and not progress.reached:
             family = Family.ENTRYPOINT
+    told = _told_quietly(progress, evidence) if family in {Family.HANG, Family.ENGINE_DEAD} else None
+    if told is not None and told.pattern is not None:
+        stage, family, number, line = Stage(told.pattern.stage), told.pattern.family, told.number, told.line
     return replace(
         base,
         stage=stage,
@@ -241,6 +244,18 @@ def _silent(base: Diagnosis, progress: Progress, evidence: Evidence, exit_: Exit
         confidence=sure,
         note=note,
     )
+
+
+def _told_quietly(progress: Progress, evidence: Evidence) -> Piece | None:
+    """The first warning about the very work that a start without an error ended in (peers, the hub, the image)."""
+    loaded = any(item.stage is Stage.WEIGHT_ACCESS for item in progress.reached)
+    for hint in evidence.hints:
+        row = hint.pattern
+        if row is None or row.family is Family.CUDA_INIT:  # no NVIDIA library is normal on most machines
+            continue
+        if row.stage == progress.waiting_in.value or (row.family is Family.HUB_UNREACHABLE and not loaded):
+            return hint
+    return None
 
 
 def _killed_in(progress: Progress) -> Stage:
