@@ -13,7 +13,7 @@ import pytest
 from repro.domain.failure import Family
 from repro.domain.request import CHAT, Expectation, Request, RequestSet
 from repro.machine.clock import SystemClock
-from repro.probe.answer import NetworkFault
+from repro.probe.answer import HttpAnswer, NetworkFault
 from repro.probe.client import HttpClient
 from repro.probe.send import Exchange, send
 
@@ -35,6 +35,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.release.wait(20)
             case "trickle":
                 self._stream([b'data: {"choices": []}\n\n'], hang=True)
+            case "drip":
+                self._stream([b"data: 1\n\n"], drip=True)
             case "reset":
                 self.connection.shutdown(socket.SHUT_RDWR)
             case "cut":
@@ -56,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, events: list[bytes], hang: bool = False) -> None:
+    def _stream(self, events: list[bytes], hang: bool = False, drip: bool = False) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("connection", "close")
@@ -64,6 +66,11 @@ class Handler(BaseHTTPRequestHandler):
         for event in events:
             self.wfile.write(event)
             self.wfile.flush()
+        while drip and not self.release.wait(0.05):
+            try:
+                self.wfile.write(events[0])
+            except OSError:
+                break
         if hang:
             self.release.wait(20)
         self.close_connection = True
@@ -116,6 +123,30 @@ def test_what_breaks_is_an_answer_with_what_came_before(
     answer = client.post("/x", {"do": what}, 0.3)
     assert (answer.fault, answer.status, answer.text) == (fault, status, text)
     assert answer.seconds < 5
+
+
+def test_a_stream_that_never_ends_is_cut_at_its_deadline(client: HttpClient) -> None:
+    """Each single read is in time here, so only the sum of them can be late."""
+    answer = client.post("/x", {"do": "drip"}, 0.4)
+    assert (answer.fault, answer.status) == (NetworkFault.TIMEOUT, 200)
+    assert len(answer.events) > 2
+    assert 0.4 <= answer.seconds < 5
+
+
+def test_a_wave_leaves_only_when_all_are_there() -> None:
+    threads: list[int] = []
+
+    class Counting:
+        def get(self, path: str, deadline_s: float) -> HttpAnswer:
+            return HttpAnswer(404)
+
+        def post(self, path: str, body: dict[str, object], deadline_s: float) -> HttpAnswer:
+            threads.append(threading.active_count())
+            return HttpAnswer(200, "{}")
+
+    alone = threading.active_count()
+    send(requests("x", 6, 6), Counting())
+    assert threads[0] == alone + 6
 
 
 def test_nobody_listens() -> None:

@@ -124,3 +124,14 @@ def test_only_real_cpu_time_counts_as_life(share: float, stalls: bool) -> None:
     assert any(told) is stalls
     if stalls:
         assert told.index(True) == 100
+
+
+def test_work_before_the_last_sign_of_life_does_not_count() -> None:
+    spent = 0.0
+    stillness = Stillness(100, lambda: spent, 0.0)
+    assert not stillness.stalled(50)
+    spent = 30.0
+    stillness.alive(60)
+    assert not stillness.stalled(110)
+    assert not stillness.stalled(159)
+    assert stillness.stalled(160)

@@ -79,6 +79,16 @@ def test_an_exit_is_judged_by_the_whole_log(server: Any, ready_at: ReadyAtMaker,
     assert "max_model_len (999999)" in (end.failure.root_line or "")
 
 
+def test_workers_that_outlive_the_leader_are_heard_to_the_end(server: Any, ready_at: ReadyAtMaker) -> None:
+    server.ends(8, 1)
+    for step in range(16):
+        server.prints(8 + step * 0.09, f"{BANNER} {step}")
+    server.prints(9.45, *BAD_LENGTH)
+    end = watch(server, grace_s=3).await_ready(ready_at(500))
+    assert isinstance(end, NotReady)
+    assert end.failure.family is Family.CONFIG_INVALID
+
+
 def test_a_certain_cause_ends_a_launch_that_lives_on(server: Any, ready_at: ReadyAtMaker, recorder: Any) -> None:
     server.prints(1, BANNER, ENGINE, *GROUP, WEIGHTS, *DEAD_ENGINE)
     end = watch(server, recorder, grace_s=2).await_ready(ready_at(500))
