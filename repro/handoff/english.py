@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_TEXT = {
+from collections.abc import Mapping
+
+KEYS: Mapping[str, str] = {
     # The headline, by how the search ended.
     "found": "{signature} when {members}. Proven on fresh servers.",
     "found_weak": "{signature} when {members}. Found, NOT proven.",
@@ -13,6 +15,8 @@ _TEXT = {
     "unfinished": "UNFINISHED: the search was ended before it had a result.",
     "shown": "Shown {failed} where it should fail, passed {passed} where it should pass.",
     "shown_failed": "Shown {failed}.",
+    "end_passed": "This configuration passed {passed}; a fault that shows in up to {percent} % of trials may have "
+    "been missed.",
     "tally": "{count} of {of} times (95 % interval: {low} to {high} %)",
     "member": "{name} is {failing} (passes at {passing})",
     "note": "What the search says: {note}.",
@@ -37,6 +41,7 @@ _TEXT = {
     "t_variable": "variable",
     "t_passing": "passes",
     "t_failing": "fails",
+    "t_unresolved": "could not be judged",
     "t_value": "value",
     "t_differs": "the one difference",
     "differs": "**<-- differs**",
@@ -51,10 +56,10 @@ _TEXT = {
     "passing_command": "Passes:",
     "failing_command": "Fails:",
     "only_command": "The command:",
-    "request": "The request: POST {path}, {bodies} bodies, {at_once} at once, {tokens} prompt tokens as the server "
-    "counts "
-    "them; the exact bodies are in {files}.",
-    "request_unknown": "its own number of",
+    "request": "The request: POST {path}; bodies {bodies}, in flight together {at_once}, prompt tokens as the "
+    "server counts "
+    "them {tokens}. The exact bodies: {files}.",
+    "request_unknown": "not told",
     "request_masked": "A secret in a body was masked, so it is no longer the exact request.",
     "request_absent": "The bodies of this trial were not kept. They must be built with the server's own tokenizer, by:",
     "request_omitted": "{count} further bodies were sent and not kept.",
@@ -64,7 +69,7 @@ _TEXT = {
     "root_again": "{signature}, line {number} of {log}; with its context in {file}.",
     "no_root": "No line of the log tells the cause; these are the last lines of {log}. What the answer said: {detail}",
     "no_log": "The log of this trial was not kept.",
-    "no_failure": "No trial failed.",
+    "no_failure": "This trial did not fail.",
     "other_error": "The passing side of this pair failed with {signature}.",
     "stage": "stage",
     "stage_done": "done",
@@ -161,8 +166,8 @@ _TEXT = {
     "curl_head": "Sends the failing request to a running server: sh curl.sh [http://HOST:PORT]",
     "needs_names": "needs in the environment: {names}",
     "side_title": "trial {trial}, which {outcome}",
-    "side_fails": "failed in the session",
-    "side_passes": "passed in the session",
+    "side_failed": "failed in the session",
+    "side_passed": "passed in the session",
     "side_unresolved": "could not be judged in the session",
     "no_such_side": "name one of the pairs: {names}",
     "no_passing_side": "this session has one side only; leave the options away",
@@ -171,4 +176,4 @@ _TEXT = {
 
 def say(key: str, **facts: object) -> str:
     """One sentence with its facts filled in."""
-    return _TEXT[key].format(**facts)
+    return KEYS[key].format(**facts)

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from repro.domain.finding import ResultKind
+from repro.domain.proportion import rate_left_possible
 from repro.domain.scene import Scene
 from repro.domain.stage import STARTUP_ORDER
 from repro.handoff.case import Case, Json, Pair, Side
 from repro.handoff.english import say
-from repro.handoff.figures import shown, signature, tally
+from repro.handoff.figures import percent, shown, signature, tally
 from repro.handoff.log_excerpt import AFTER, BEFORE, LOG_LIMIT, Excerpt
 from repro.handoff.markdown import block, bullets, cell, code, escaped, table
 from repro.handoff.report_limits import limits, ruled_out, run_again
-from repro.handoff.report_trials import environment, set_aside, stable_baselines, timeline
+from repro.handoff.report_trials import counts, environment, set_aside, stable_baselines, timeline
 from repro.handoff.script import side_text
 from repro.redact.redactor import Redactor
 
@@ -105,6 +106,10 @@ def _headline(case: Case) -> Iterator[str]:
         lines = list(_brackets(finding))
         if lines:
             yield bullets(map(escaped, lines))
+    end = case.pairs[0].failing
+    if end.trial["outcome"] == "passed":
+        count, of = counts(case, end.id)
+        yield say("end_passed", passed=tally(count, of), percent=percent(rate_left_possible(count)))
     if case.document.get("note"):
         yield escaped(say("note", note=case.document["note"]))
     if simulated(case.scene):
@@ -219,7 +224,8 @@ def _root(pair: Pair, enclosed: Enclosed, again: bool) -> Iterator[str]:
 
 def _stages(pair: Pair) -> Iterator[str]:
     sides = [side for side in (pair.passing, pair.failing) if side is not None]
-    heads = [f"{say('t_failing' if side.failed else 't_passing')}: {side.id}" for side in sides]
+    words = {"failed": "t_failing", "passed": "t_passing"}
+    heads = [f"{say(words.get(side.trial['outcome'], 't_unresolved'))}: {side.id}" for side in sides]
     rows = [[cell(stage.value), *(_came(side, stage.value) for side in sides)] for stage in STARTUP_ORDER]
     yield f"### {say('h_stages')}"
     yield table([say("stage"), *heads], rows)

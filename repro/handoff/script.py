@@ -95,7 +95,7 @@ def _side(case: Case, side: Side, number: int, requests: Sequence[str], redactor
     failure = _failure(case, side)
     secure = "https" if command.flag("--ssl-certfile") or command.flag("--ssl-keyfile") else "http"
     facts = {
-        "TITLE": say("side_title", trial=side.id, outcome=say(f"side_{'fails' if side.failed else 'passes'}")),
+        "TITLE": say("side_title", trial=side.id, outcome=say(f"side_{side.trial['outcome']}")),
         "EXPECT": "fail" if side.failed else "pass",
         "ROOT": redactor.text(_fixed_part(failure.get("root_template", ""))),
         "HANGS": "yes" if failure.get("family") in _HANGS else "no",
