@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from typing_extensions import assert_never
+
 from repro.domain.failure import Failure
 from repro.domain.fingerprint import Fingerprint, moved
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
@@ -19,6 +21,7 @@ from repro.probe.prompt import CannotBuild, build
 from repro.probe.send import Exchange, send
 from repro.probe.tokens import HttpTokenizer
 from repro.redact.redactor import Redactor
+from repro.redact.shapes import MASK
 from repro.runner.watch import NotReady
 from repro.trial.live import Bench, Live
 
@@ -96,7 +99,7 @@ class Carrier:
             self._bench.stop()
         outcome = self._masked(served.outcome)
         answer = Answer(trial.id, outcome, served.missed, served.sent, cost, facts)
-        return Carried(answer, self._bench.log_name, served.facts)
+        return Carried(answer, self._bench.log_name, self._redactor.json(served.facts))
 
     def close(self) -> None:
         """Stops the server that is still up."""
@@ -163,11 +166,19 @@ class Carrier:
         return f"prefix caching should be {words[asked]}, and the server's counters say that it is {words[seen]}"
 
     def _masked(self, outcome: Outcome) -> Outcome:
-        if not isinstance(outcome, Failed):
-            return outcome
-        failure = outcome.failure
-        root = None if failure.root_line is None else self._redactor.text(failure.root_line)
-        return Failed(replace(failure, root_line=root, detail=self._redactor.text(failure.detail)))
+        match outcome:
+            case Passed():
+                return outcome
+            case Unresolved(reason):
+                return Unresolved(self._redactor.text(reason))
+            case Failed(failure):
+                root = None if failure.root_line is None else self._redactor.text(failure.root_line)
+                # A mask is numbered by first sight, which a resume changes; error types must stay comparable.
+                template = MASK.sub("***", self._redactor.text(failure.root_template))
+                detail = self._redactor.text(failure.detail)
+                return Failed(replace(failure, root_line=root, root_template=template, detail=detail))
+            case _:
+                assert_never(outcome)
 
 
 def _request_facts(exchanges: tuple[Exchange, ...]) -> dict[str, Any]:

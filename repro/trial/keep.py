@@ -29,7 +29,7 @@ class MaskedLogs:
         ):
             for line in self._redactor.lines(raw):
                 packed.write(line.encode())
-        log.unlink()
+        log.unlink(missing_ok=True)
         return kept
 
 
@@ -63,5 +63,8 @@ class KeptRequests:
             "omitted": len(requests.requests) - len(bodies),
         }
         self._folder.mkdir(exist_ok=True)
-        with path.open("xb") as out, gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
+        # Whole or not at all: a kill in between must not leave half a file that the next try would take for whole.
+        begun = path.with_name(path.name + ".part")
+        with begun.open("wb") as out, gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
             packed.write(json.dumps(document, ensure_ascii=False).encode())
+        begun.replace(path)

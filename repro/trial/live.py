@@ -105,8 +105,9 @@ class Bench:
         if server is None:
             return None
         report = server.stop()
-        self._server = None
         self._keep_log(server.log)
+        # Last: an interrupt until here is followed by another stop, which leaves no raw log.
+        self._server = None
         return report
 
     def _new_log(self) -> Path:
