@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from repro.domain.failure import Failure
+from repro.domain.failure import Failure, Family
 from repro.domain.fingerprint import Fingerprint, moved
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.request import RequestSet, RequestShape
@@ -24,6 +24,9 @@ from repro.redact.redactor import Redactor
 from repro.redact.shapes import MASK
 from repro.runner.watch import NotReady
 from repro.trial.live import Bench, Live
+
+# Misses after which an engine's death may still be on its way into the log; a refused or a bad answer tells all itself.
+_MAY_BE_DYING = frozenset({Family.ENGINE_DEAD, Family.TIMEOUT, Family.HTTP_ERROR})
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ class Carrier:
 
     def _failure(self, live: Live, missed: list[Exchange], suspected: bool) -> Failure | None:
         """What the log or the server's end tells goes before what the answer says."""
-        failure = live.watch.after_requests(suspected)
+        dying = any(e.missed is not None and e.missed.family in _MAY_BE_DYING for e in missed)
+        failure = live.watch.after_requests(suspected and dying)
         if failure is None and suspected and missed and missed[0].missed is not None:
             failure = missed[0].missed.failure(live.reached)
         if failure is None or not missed or missed[0].missed is None:
