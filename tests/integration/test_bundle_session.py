@@ -194,7 +194,8 @@ def test_the_kept_request_has_the_length_that_the_report_names(serving: Bench) -
     finding = json.loads(journal[-1])["findings"][0]
     failing = next(v["failing"] for v in finding["variables"] if v["name"] == "input_tokens")
     done = serving.script("--failing", "input_tokens")
-    assert f"prompt_token_ids_len={failing}," in done.stdout
+    (log,) = (line.removeprefix("log: ") for line in done.stdout.splitlines() if line.startswith("log: "))
+    assert f"prompt_token_ids_len={failing}," in Path(log).read_text(encoding="utf-8")
 
 
 @pytest.fixture
