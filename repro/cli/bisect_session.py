@@ -16,12 +16,12 @@ from repro.cli.progress import Lines
 from repro.cli.wiring import (
     JOURNAL,
     begin_session,
-    open_workspace,
     parse_signature,
     redactor_for,
     run_session,
     session_scene,
     shell_line,
+    working,
 )
 from repro.domain.command.layout import gpu_count
 from repro.domain.finding import ResultKind, SearchResult
@@ -63,8 +63,7 @@ def begin(
     """A new search."""
     claimed = frozenset({parse_signature(target)}) if target else frozenset()
     scene, notes = _searchable(scenario, source, wanted, precision)
-    workspace = open_workspace(SystemClock())
-    with workspace.locked("bisect"):
+    with working("bisect", SystemClock()) as workspace:
         for note in notes:
             talk(f"note: {note}")
         folder = begin_session(workspace, scene, notes, claimed)
@@ -74,8 +73,7 @@ def begin(
 
 def resume(session: str | None, budget: Budget, waits: Waits, as_json: bool) -> int:
     """Goes on with a session; one that is finished already gives its result again and starts nothing."""
-    workspace = open_workspace(SystemClock())
-    with workspace.locked("bisect --resume"):
+    with working("bisect --resume", SystemClock()) as workspace:
         folder = workspace.existing("sessions", session)
         events, _ = read(folder / JOURNAL)
         if not events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from repro.domain.failure import Failure
 from repro.domain.finding import Finding, Member, ResultKind, SearchResult, Tally
 from repro.domain.proportion import interval, rate_left_possible
 from repro.domain.scene import Scene
-from repro.domain.variable import Kind
+from repro.domain.variable import Kind, Value
 from repro.session.codec import failure_from_json
 from repro.session.summary import summary
+
+_CELL = 40  # two of them and the names beside fit a wide terminal
 
 _HEADLINES = {
     ResultKind.FOUND: "FOUND and proven on fresh servers",
@@ -112,14 +115,13 @@ def plan_text(
 ) -> str:
     """The plan: both commands, what is tried in which order, and the price."""
     rows = [
-        (v.name, "no new server" if v.kind is Kind.REQUEST else "launch", grouped(v.minimal), grouped(v.production), n)
+        (v.name, "no new server" if v.kind is Kind.REQUEST else "launch", _cell(v.minimal), _cell(v.production), n)
         for v, (_, n) in zip(scene.variables, cost.single, strict=True)
     ]
     table = tabulate(
         rows,
         headers=["variable", "kind", "minimal", "production", "launches if it alone is the cause"],
         disable_numparse=True,
-        maxcolwidths=[None, None, 40, 40, None],
     )
     low, high = cost.typical_launches
     minutes = cost.most_launches * launch_minutes
@@ -139,6 +141,11 @@ def plan_text(
             "Tries that something outside the configuration spoiled are repeated and come on top.",
         ]
     )
+
+
+def _cell(value: Value) -> str:
+    """A value that keeps a table readable: JSON and paths are broken into lines."""
+    return textwrap.fill(grouped(value), _CELL)
 
 
 def _price(launches: int, launch_minutes: float, gpus: int) -> str:

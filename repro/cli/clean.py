@@ -14,16 +14,20 @@ def command(as_json: bool) -> int:
 
     Every command that starts servers does this first. Servers of a repro that still runs are left alone.
     """
+    from contextlib import suppress
     from pathlib import Path
 
     from repro.cli.output import print_json
-    from repro.errors import EXIT_COULD_NOT_TEST, EXIT_GOOD
+    from repro.cli.wiring import mask_left_logs
+    from repro.errors import EXIT_COULD_NOT_TEST, EXIT_GOOD, WorkspaceBusy
     from repro.machine.clock import SystemClock
     from repro.runner.sweep import sweep
     from repro.session.workspace import Workspace
 
     workspace = Workspace.open(Path.cwd())
     swept = sweep(workspace.servers, SystemClock())
+    with suppress(WorkspaceBusy), workspace.locked("clean"):  # whoever holds it has masked them already
+        mask_left_logs(workspace)
     if as_json:
         print_json("clean", {"servers": [{"id": s.id, "ended": s.ended, "left": s.left} for s in swept]})
     else:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from types import FrameType
+from typing import TextIO
 
 import click
 
 from repro import __version__
 from repro.cli.lazy import LazyGroup
-from repro.errors import EXIT_INTERRUPTED, EXIT_USAGE, ReproError
+from repro.errors import EXIT_COULD_NOT_TEST, EXIT_INTERRUPTED, EXIT_USAGE, ReproError
 
 # What `git bisect run` must see for wrong usage: it takes 128 and above as "stop", and 2 as "bad".
 GIT_BISECT_USAGE = 128
+# What a shell reports of a program that ended because nobody read its output any more (128 + SIGPIPE).
+EXIT_NOBODY_READS = 141
+_DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,6 +34,8 @@ def cli() -> None:
 def main() -> None:
     """The console script: runs the command line and exits with the code that the error or the result carries."""
     signal.signal(signal.SIGTERM, _as_interrupt)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup, which wants it to go on
+        signal.signal(signal.SIGHUP, _as_interrupt)
     code = run(sys.argv[1:])
     sys.stdout.flush()
     sys.exit(code)
@@ -52,8 +59,20 @@ def run(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left (`repro … | head`); what Python flushes at exit must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        for stream in (sys.stdout, sys.stderr):
+            _silence(stream)
+        return EXIT_NOBODY_READS
+    except OSError as error:
+        if error.errno not in _DISK_REFUSES:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"repro: {where}{error.strerror}", err=True)
+        click.echo("  free space there, then again; a search goes on with `repro bisect --resume`", err=True)
+        return EXIT_COULD_NOT_TEST
+
+
+def _silence(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _usage_code(arguments: list[str]) -> int:

@@ -18,10 +18,10 @@ from repro.cli.wiring import (
     SCENARIO,
     bench_for,
     fingerprint_reader,
-    open_workspace,
     parse_signature,
     redactor_for,
     shell_line,
+    working,
 )
 from repro.domain.failure import Signature
 from repro.domain.outcome import Failed, Outcome, Passed
@@ -54,8 +54,7 @@ def run_once(
     derived = ready_scene(scenario, source, wanted, None)
     scene = derived.scene
     clock = SystemClock()
-    workspace = open_workspace(clock)
-    with workspace.locked("run"):
+    with working("run", clock) as workspace:
         for note in derived.notes:
             talk(f"note: {note}")
         redactor = redactor_for(scene.environment_from)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from repro.domain.scene import Scene
 from repro.domain.stage import Stage
 from repro.errors import InvalidFile, UsageError
 from repro.machine.clock import Clock, SystemClock
+from repro.machine.family import is_output_held
 from repro.probe.answer import Client
 from repro.probe.client import HttpClient
 from repro.recipe.assemble import load_scenario
@@ -53,15 +55,32 @@ class Finished:
     folder: Path
 
 
-def open_workspace(clock: Clock) -> Workspace:
-    """The workspace of the current folder, after servers that a killed repro left behind have been stopped."""
+@contextmanager
+def working(what: str, clock: Clock) -> Iterator[Workspace]:
+    """The workspace of this folder, held for one command, cleared of what a killed repro left behind.
+
+    Raises WorkspaceUnusable, or WorkspaceBusy naming the holder.
+    """
     workspace = Workspace.open(Path.cwd())
-    for swept in sweep(workspace.servers, clock):
-        if swept.ended:
-            talk(f"stopped server {swept.id} of an earlier repro that was killed (pids {_listed(swept.ended)})")
-        if swept.left:
-            talk(f"server {swept.id} of an earlier repro cannot be stopped (pids {_listed(swept.left)})")
-    return workspace
+    with workspace.locked(what):
+        for swept in sweep(workspace.servers, clock):
+            if swept.ended:
+                talk(f"stopped server {swept.id} of an earlier repro that was killed (pids {_listed(swept.ended)})")
+            if swept.left:
+                talk(
+                    f"server {swept.id} of an earlier repro cannot be stopped (pids {_listed(swept.left)}): it may "
+                    "hold GPU memory, so end it by hand"
+                )
+        mask_left_logs(workspace)
+        yield workspace
+
+
+def mask_left_logs(workspace: Workspace) -> None:
+    """What a killed repro could not do any more: the logs of its servers, secrets masked. The lock must be held."""
+    keep = MaskedLogs(redactor_for())
+    for log in sorted(workspace.root.glob(f"*/*/{LOGS}/server-*.log")):
+        if not is_output_held(log):
+            keep(log)
 
 
 def redactor_for(names: Sequence[str] = ()) -> Redactor:
