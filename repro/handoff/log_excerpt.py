@@ -34,9 +34,9 @@ class Excerpt:
             return Excerpt(self.lines[-(before + after + 1) :], None)
         return Excerpt(tuple((n, t) for n, t in self.lines if -before <= n - self.root <= after), self.root)
 
-    def text(self) -> str:
-        """With line numbers, the root line marked by `>`."""
-        return "".join(f"{'>' if n == self.root else ' '}{n:7d}  {text}\n" for n, text in self.lines)
+    def text(self, widest: int | None = None) -> str:
+        """With line numbers, the root line marked by `>`; lines cut to `widest` characters."""
+        return "".join(f"{'>' if n == self.root else ' '}{n:7d}  {_cut(text, widest)}\n" for n, text in self.lines)
 
 
 def excerpt(log: Path, root: int | None, before: int = BEFORE, after: int = AFTER) -> Excerpt:
@@ -55,6 +55,10 @@ def excerpt(log: Path, root: int | None, before: int = BEFORE, after: int = AFTE
         if root is None or number >= root - before:
             kept.append((number, plain(raw.decode("utf-8", "replace"))))
     return Excerpt(tuple(kept), root)
+
+
+def _cut(text: str, widest: int | None) -> str:
+    return text if widest is None or len(text) <= widest else f"{text[:widest]} [...]"
 
 
 def plain(text: str) -> str:

@@ -25,6 +25,7 @@ from repro.redact.redactor import Redactor
 
 # Lines around the root in the report itself; the file in logs/ has more.
 _NEAR_BEFORE, _NEAR_AFTER = 6, 12
+_WIDEST = 400  # characters; a line of vLLM that dumps its configuration has thousands
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def _requests(pair: Pair, enclosed: Enclosed) -> Iterator[str]:
         label = f"{say(key)} " if pair.passing is not None else ""
         files = enclosed.requests.get(side.id)
         if files and side.requests:
-            tokens = side.trial["requests"].get("prompt_tokens")
+            # A server that fails tells no count; the prompt was built to this one with its tokenizer.
+            tokens = side.shape.input_tokens or side.trial["requests"].get("prompt_tokens")
             text = say(
                 "request",
                 path=side.requests.path,
@@ -217,7 +219,7 @@ def _root(pair: Pair, enclosed: Enclosed, again: bool) -> Iterator[str]:
                 after=AFTER,
                 file=code(enclosed.context_files[pair.failing.id]),
             )
-        yield block(lines.around(_NEAR_BEFORE, _NEAR_AFTER).text())
+        yield block(lines.around(_NEAR_BEFORE, _NEAR_AFTER).text(_WIDEST))
     if pair.passing is not None and pair.passing.failed:
         yield say("other_error", signature=signature(pair.passing.trial))
 

@@ -28,6 +28,12 @@ def test_lines_around_the_root_keep_their_numbers(tmp_path: Path, root: int, fir
     assert found.around(1, 0).lines == tuple((n, f"line {n}") for n in (root - 1, root) if n > 0)
 
 
+def test_a_wide_line_is_cut_where_it_is_asked_for(tmp_path: Path) -> None:
+    found = excerpt(packed(tmp_path / "a.gz", ["x" * 900, "y" * 400]), 1)
+    assert [len(line) for line in found.text().splitlines()] == [10 + 900, 10 + 400]
+    assert [line[-9:] for line in found.text(400).splitlines()] == ["xxx [...]", "y" * 9]
+
+
 def test_without_a_root_the_last_lines_are_taken(tmp_path: Path) -> None:
     log = packed(tmp_path / "a.gz", [f"line {n}" for n in range(1, 11)])
     assert [n for n, _ in excerpt(log, None, before=1, after=1).lines] == [8, 9, 10]
