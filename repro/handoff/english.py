@@ -56,7 +56,7 @@ KEYS: Mapping[str, str] = {
     "passing_command": "Passes:",
     "failing_command": "Fails:",
     "only_command": "The command:",
-    "request": "POST {path}, bodies: {bodies}, at once: {at_once}, prompt tokens: {tokens}. The bodies as they were sent: {files}.",
+    "request": "POST {path}, bodies: {bodies}, at once: {at_once}, prompt tokens: {tokens}. The bodies: {files}.",
     "request_unknown": "not told",
     "request_masked": "A secret in a body was masked, so it is no longer the exact request.",
     "request_absent": "The bodies of this trial were not kept. They must be built with the server's own tokenizer, by:",
