@@ -9,13 +9,13 @@ from pathlib import Path
 from tabulate import tabulate
 
 from repro.bisect import Plan
-from repro.cli.output import grouped, seconds
+from repro.cli.output import seconds
 from repro.cli.wiring import Finished
 from repro.domain.failure import Failure
 from repro.domain.finding import Finding, Member, ResultKind, SearchResult, Tally
 from repro.domain.proportion import interval, rate_left_possible
 from repro.domain.scene import Scene
-from repro.domain.variable import Kind, Value
+from repro.domain.variable import Kind, Value, shown
 from repro.session.codec import failure_from_json
 from repro.session.summary import summary
 
@@ -67,7 +67,7 @@ def _finding(finding: Finding, finished: Finished) -> list[str]:
         lines.append(f"  proof for {pair.variable}: {pair.passing_trial} passes, {pair.failing_trial} fails: {state}")
     for member in finding.members:
         if member.bracket.exceptions:
-            values = ", ".join(grouped(v) for v in member.bracket.exceptions)
+            values = ", ".join(shown(v) for v in member.bracket.exceptions)
             lines.append(f"  {member.variable} is no plain threshold: the other way round at {values}")
     return lines
 
@@ -75,7 +75,7 @@ def _finding(finding: Finding, finished: Finished) -> list[str]:
 def _row(member: Member) -> tuple[str, str, str, str, str]:
     bracket = member.bracket
     kind = "no new server" if member.kind is Kind.REQUEST else "launch"
-    return (member.variable, kind, grouped(bracket.passing), grouped(bracket.failing), bracket.reason)
+    return (member.variable, kind, shown(bracket.passing), shown(bracket.failing), bracket.reason)
 
 
 def _tally(tally: Tally) -> str:
@@ -145,7 +145,7 @@ def plan_text(
 
 def _cell(value: Value) -> str:
     """A value that keeps a table readable: JSON and paths are broken into lines."""
-    return textwrap.fill(grouped(value), _CELL)
+    return textwrap.fill(shown(value), _CELL)
 
 
 def _price(launches: int, launch_minutes: float, gpus: int) -> str:

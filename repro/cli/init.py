@@ -22,9 +22,10 @@ def command(**options: Any) -> int:
     are named under `env_from` and passed through when a server is started.
     """
     from repro.cli.bisect import scenario_or_source, wanted_of
-    from repro.cli.output import grouped, print_json, talk
+    from repro.cli.output import print_json, talk
     from repro.cli.production import derive_scene
     from repro.cli.wiring import redactor_for
+    from repro.domain.variable import shown
     from repro.errors import InvalidFile
     from repro.recipe.write import from_scene
 
@@ -48,6 +49,6 @@ def command(**options: Any) -> int:
         return 0
     click.echo(f"{path}: recipe {scene.recipe}, {len(scene.variables)} variables")
     for variable in scene.variables:
-        click.echo(f"  {variable.name}: {grouped(variable.minimal)} -> {grouped(variable.production)}")
+        click.echo(f"  {variable.name}: {shown(variable.minimal)} -> {shown(variable.production)}")
     click.echo(f"next: repro bisect {path} --plan")
     return 0

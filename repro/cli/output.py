@@ -33,14 +33,3 @@ def seconds(value: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
-
-
-def grouped(value: object) -> str:
-    """A variable's value for people: thousands grouped, absent and on/off in words."""
-    if value is None:
-        return "absent"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

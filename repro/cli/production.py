@@ -13,9 +13,9 @@ from repro.cli.options import Source, Wanted
 from repro.domain.command import Command, apply_config, parse, parse_non_default_args
 from repro.domain.request import CHAT
 from repro.domain.scene import Scene
-from repro.errors import InvalidFile, NotVllm, UsageError
+from repro.errors import InvalidFile, NotVllm, UnresolvedWrapper, UsageError
 from repro.machine.containers import inspect_container
-from repro.machine.processes import describe, find_vllm
+from repro.machine.processes import descendants, describe
 from repro.recipe.asked import Asked
 from repro.recipe.assemble import load_scenario
 from repro.recipe.find import CPU_DEMO, choose, find_recipe
@@ -28,10 +28,11 @@ from repro.snapshot.libraries import vllm_version
 
 @dataclass(frozen=True)
 class Taken:
-    """A production command with the environment that was captured beside it."""
+    """A production command with the environment that was captured beside it, and what its reader has to know."""
 
     command: Command
     captured: Captured
+    notes: tuple[str, ...] = ()
 
 
 def derive_scene(source: Source, wanted: Wanted, precision: float) -> Derived:
@@ -53,7 +54,7 @@ def derive_scene(source: Source, wanted: Wanted, precision: float) -> Derived:
     name = Path(command.model.rstrip("/")).name.lower()
     captured = replace(taken.captured, vllm_version=version)
     derived = derive(command, recipe, asked, name=name, captured=captured, precision=precision)
-    return replace(derived, notes=(why, *derived.notes))
+    return replace(derived, notes=(why, *taken.notes, *derived.notes))
 
 
 def _recipe(asked: str | None, model: str, version: str | None) -> tuple[Recipe, str]:
@@ -97,12 +98,12 @@ def _from_process(pid: int) -> Taken:
     facts = describe(pid)
     if not facts.alive:
         raise UsageError(f"there is no process {pid}", "take the pid from `ps`, or give the command after `--`")
-    for candidate in (facts, *(f for f in find_vllm() if _descends(f.parent, pid))):
+    for candidate in (facts, *descendants(pid)):
         if candidate.argv is None:
             continue
         try:
             command = parse(candidate.argv)
-        except (NotVllm, UsageError):
+        except (NotVllm, UnresolvedWrapper):
             continue
         environment, secret = split_environment(candidate.environment or {})
         return Taken(command, Captured(environment, secret))
@@ -113,22 +114,18 @@ def _from_process(pid: int) -> Taken:
     )
 
 
-def _descends(parent: int | None, pid: int) -> bool:
-    while parent is not None and parent > 1:
-        if parent == pid:
-            return True
-        parent = describe(parent).parent
-    return False
-
-
 def _from_container(name: str) -> Taken:
     found = inspect_container(name)
     try:
         command = parse(found.argv)
-    except (NotVllm, UsageError):
+    except (NotVllm, UnresolvedWrapper):
         command = _from_text(found.log, f"container {name}")
     environment, secret = split_environment(found.environment)
-    return Taken(command, Captured(environment, secret))
+    note = (
+        f"the command is that inside container {name} (image {found.image}, id {found.image_id[:19]}); "
+        "it is started as a process here, so its paths and libraries must be those of this machine"
+    )
+    return Taken(command, Captured(environment, secret), (note,))
 
 
 def _from_log(path: Path) -> Command:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from typing_extensions import assert_never
 
-from repro.cli.output import grouped, seconds
+from repro.cli.output import seconds
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.stage import Stage
 from repro.domain.trial import Answer
+from repro.domain.variable import shown
 from repro.runner.port import Ended, StageReached, Waiting
 from repro.trial.progress import Asked, Event, Note, TrialFinished, TrialStarted
 
@@ -80,7 +81,7 @@ def outcome_words(outcome: Outcome) -> str:
 
 
 def _of(answer: Answer) -> str:
-    return f" ({grouped(answer.sent - answer.missed)} of {grouped(answer.sent)} requests)" if answer.sent else ""
+    return f" ({shown(answer.sent - answer.missed)} of {shown(answer.sent)} requests)" if answer.sent else ""
 
 
 def _short(text: str, limit: int = 160) -> str:

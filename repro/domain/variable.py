@@ -16,6 +16,17 @@ Value: TypeAlias = str | int | bool | tuple[str, ...] | None
 """None is "absent". A flag without an argument is True (`--x`) or False (`--no-x`). Ordinal values are integers."""
 
 
+def shown(value: Value | list[str]) -> str:
+    """A value for people: thousands grouped, absent and on/off in words."""
+    if value is None:
+        return "absent"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return " ".join(value) if isinstance(value, (list, tuple)) else value
+
+
 class Kind(str, Enum):
     """A launch variable needs a new server, a request variable does not."""
 

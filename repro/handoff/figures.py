@@ -9,17 +9,6 @@ from repro.domain.proportion import interval
 from repro.handoff.english import say
 
 
-def shown(value: Any) -> str:
-    """A variable's value for people: thousands grouped, absent and on/off in words."""
-    if value is None:
-        return "absent"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
 def percent(share: float) -> str:
     return f"{100 * share:.0f}"
 

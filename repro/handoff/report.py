@@ -13,9 +13,10 @@ from repro.domain.finding import ResultKind
 from repro.domain.proportion import rate_left_possible
 from repro.domain.scene import Scene
 from repro.domain.stage import STARTUP_ORDER
+from repro.domain.variable import shown
 from repro.handoff.case import Case, Json, Pair, Side
 from repro.handoff.english import say
-from repro.handoff.figures import percent, shown, signature, tally
+from repro.handoff.figures import percent, signature, tally
 from repro.handoff.log_excerpt import AFTER, BEFORE, LOG_LIMIT, Excerpt
 from repro.handoff.markdown import block, bullets, cell, code, escaped, table
 from repro.handoff.report_limits import limits, ruled_out, run_again

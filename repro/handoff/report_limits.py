@@ -8,9 +8,10 @@ from typing import Any
 from repro.domain.failure import Family
 from repro.domain.fingerprint import Fingerprint
 from repro.domain.proportion import interval, rate_left_possible, tries_for_rate
+from repro.domain.variable import shown
 from repro.handoff.case import Case
 from repro.handoff.english import say
-from repro.handoff.figures import percent, shown, signature
+from repro.handoff.figures import percent, signature
 from repro.handoff.markdown import code
 from repro.handoff.report_trials import counts
 from repro.handoff.script import passed_names

@@ -10,9 +10,10 @@ from typing import Any
 from repro.domain.fingerprint import Fact, Fingerprint
 from repro.domain.proportion import rate_left_possible
 from repro.domain.trial import Purpose
+from repro.domain.variable import shown
 from repro.handoff.case import Case, Json
 from repro.handoff.english import say
-from repro.handoff.figures import percent, shown, signature, tally
+from repro.handoff.figures import percent, signature, tally
 from repro.handoff.markdown import cell, escaped, table
 
 # A trial that was derived from a distant one changes many values; the journal has them all.

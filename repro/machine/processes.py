@@ -113,6 +113,15 @@ def find_vllm() -> tuple[ProcessFacts, ...]:
     return tuple(describe(pid) for pid in sorted(roots, key=lambda pid: found[pid]["create_time"] or 0.0))
 
 
+def descendants(pid: int) -> tuple[ProcessFacts, ...]:
+    """All processes below this one, oldest first."""
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return ()
+    return tuple(sorted((describe(child.pid) for child in children), key=lambda facts: facts.started or 0.0))
+
+
 def holder_of_port(port: int) -> PortHolder | None:
     """Who listens on this TCP port of any local address, or None when nobody does."""
     try:

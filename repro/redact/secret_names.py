@@ -88,9 +88,14 @@ def looks_random(value: str) -> bool:
     return bits >= _MIN_RANDOM_BITS
 
 
+# $NAME, ${NAME}, ${NAME:?}, ${NAME:-}: a default that is written out may be the secret itself.
+_REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*(?::?[?+-])?\}?)")
+
+
 def is_placeholder(value: str) -> bool:
-    """Whether a value says "nothing here", also with the punctuation of the text around it."""
-    return not value or value.strip(" ,;").lower() in PLACEHOLDERS
+    """Whether a value says "nothing here" or only refers to a shell variable, punctuation around it left aside."""
+    bare = value.strip(" ,;\"'")
+    return not bare or bare.lower() in PLACEHOLDERS or _REFERENCE.fullmatch(bare) is not None
 
 
 def must_mask(name: str, value: str) -> bool:

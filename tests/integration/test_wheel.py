@@ -14,7 +14,7 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Sequence
-from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,11 @@ from repro.cli.lazy import COMMANDS
 
 REPO = Path(__file__).resolve().parents[2]
 # A script beside CI and no package: loaded by its path.
-wheelhouse = SourceFileLoader("wheelhouse", str(REPO / ".ci" / "wheelhouse.py")).load_module()
+_SPEC = spec_from_file_location("wheelhouse", REPO / ".ci" / "wheelhouse.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+wheelhouse = module_from_spec(_SPEC)
+_SPEC.loader.exec_module(wheelhouse)
 DATA = ("baselines", "scenarios")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -92,3 +92,17 @@ def test_a_folder_and_a_path_to_a_secret_are_not_hunted_for() -> None:
     assert all(value.startswith("***masked:") for value in kept.values())
     assert redactor.text("in /srv/app with /etc/ca.pem and /etc/gcp") == "in /srv/app with /etc/ca.pem and /etc/gcp"
     assert redactor.text("with hunt-me-1") == "with ***masked:db_pwd:1***"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("HF_TOKEN=$HF_TOKEN vllm serve m", True),
+        ("HF_TOKEN=${HF_TOKEN:?} vllm serve m", True),
+        ('docker run -e HF_TOKEN="${HF_TOKEN}" image', True),
+        ("HF_TOKEN=${HF_TOKEN:-abcdef123456} vllm serve m", False),
+        ("HF_TOKEN=$ecretOf8Letters! vllm serve m", False),
+    ],
+)
+def test_a_reference_to_a_secret_is_no_secret(text: str, kept: bool) -> None:
+    assert (Redactor().text(text) == text) is kept
