@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import git
-import psutil
 import pytest
 
 from repro.domain.trial import Purpose
@@ -72,12 +71,16 @@ def changed_lines(repository: git.Repo, commit: git.Commit) -> list[str]:
     return [line for line in shown.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
 
-def server_processes(marks: Path) -> list[psutil.Process]:
-    """Everything whose command line holds this test's own model folder or program."""
+def server_processes(workspace: Path) -> list[int]:
+    """Everything that writes into a log of this workspace: servers, engines, workers, whatever they call themselves."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if str(marks) in " ".join(process.info["cmdline"] or ()):
-            found.append(process)
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            output = (process / "fd" / "1").readlink()
+        except OSError:
+            continue
+        if workspace in output.parents:
+            found.append(int(process.name))
     return found
 
 
@@ -150,7 +153,7 @@ def test_an_input_length_threshold_is_bracketed_to_five_per_cent(
         assert ladder
         assert all(len(changed_lines(repository, commit)) == 2 for commit in ladder)
         assert "stable/0" in [tag.name for tag in repository.tags]
-    assert not server_processes(ledger.program)
+    assert not server_processes(tmp_path)
 
 
 def test_a_launch_flag_is_found_among_nine_that_differ(
@@ -252,17 +255,17 @@ def test_kill_nine_leaves_no_server_and_the_resumed_search_ends_the_same(
     finally:
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-    assert server_processes(ledger.program), "the kill met no server"
+    assert server_processes(workspace), "the kill met no server"
     cleaned = run_repro("clean", "--json")
     assert cleaned.code == 0
     assert cleaned.document["servers"][0]["ended"]
-    assert not server_processes(ledger.program)
+    assert not server_processes(workspace)
     ran = run_repro("bisect", "--resume", "--json", env=environment)
     assert ran.code == 0, ran.talk
     (member,) = ran.document["findings"][0]["variables"]
     assert member["name"] == "input_tokens"
     assert member["passing"] < THRESHOLD <= member["failing"] <= member["passing"] * 1.2
-    assert not server_processes(ledger.program)
+    assert not server_processes(workspace)
 
 
 def _wait_for(workspace: Path, moment: str, process: subprocess.Popen[bytes]) -> None:
