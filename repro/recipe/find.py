@@ -6,11 +6,13 @@ its path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 
+from repro.domain.compatibility.hardware_rules import is_kind
 from repro.errors import UsageError
 from repro.recipe.load import load_recipe
 from repro.recipe.model import Recipe
@@ -56,13 +58,30 @@ def find_recipe(name_or_path: str, folder: Path | None = None) -> Recipe:
     return load_recipe(folder / f"{name_or_path}.toml")
 
 
-def choose(model: str, folder: Path | None = None) -> str:
-    """The recipe's name for a model: the matching pattern with the most written-out letters wins, else `generic`."""
+def choose(model: str, folder: Path | None = None, gpus: Sequence[str] = ()) -> str:
+    """The recipe's name for a model: the matching pattern with the most written-out letters wins, else `generic`.
+
+    Of several for one model the hardware decides: the recipe whose GPUs these are, first those it names first. `gpus`
+    are names as the driver gives them; without any that a recipe knows, the preferred recipe is taken.
+    """
     folder = folder or data_folder("baselines")
-    best, letters = GENERIC, -1
-    for name in recipe_names(folder):
-        for pattern in load_recipe(folder / f"{name}.toml").models:
-            written = sum(character not in "*?" for character in pattern)
-            if fnmatchcase(model.rstrip("/"), pattern) and written > letters:
-                best, letters = name, written
-    return best
+    found = [load_recipe(folder / f"{name}.toml") for name in recipe_names(folder)]
+    letters = {recipe.name: _letters(recipe, model.rstrip("/")) for recipe in found}
+    most = max(letters.values(), default=0)
+    if most <= 0:
+        return GENERIC
+    best = [recipe for recipe in found if letters[recipe.name] == most]
+    return min(best, key=lambda recipe: (_place(recipe, gpus), not recipe.preferred)).name
+
+
+def _letters(recipe: Recipe, model: str) -> int:
+    """How much of the best matching pattern is written out; 0 for none, and for one that matches everything."""
+    written = (sum(c not in "*?" for c in pattern) for pattern in recipe.models if fnmatchcase(model, pattern))
+    return max(written, default=0)
+
+
+def _place(recipe: Recipe, gpus: Sequence[str]) -> int:
+    """Where these GPUs stand in the recipe's list; behind its end where it does not name them."""
+    kinds = [kind.name for kind in recipe.compatibility.gpus]
+    known = [i for i, kind in enumerate(kinds) if gpus and all(is_kind(name, kind) for name in gpus)]
+    return known[0] if known else 1000

@@ -10,15 +10,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-FlagValue = bool | int | float | str | list[str]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors and `"8"` is not a number: a typing mistake must not silently change a search."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+from repro.domain.release import release
+from repro.recipe.conditions import Compatibility
+from repro.recipe.strict import FlagValue, Strict
 
 
 class Required(Strict):
@@ -43,22 +39,6 @@ class PrefixCachingDefault(Strict):
         "", description='A range such as "<0.28"; empty for all other versions.', pattern=r"^(|<\d[\d.]*)$"
     )
     default: Literal["on", "off"]
-
-
-class Gpus(Strict):
-    """One kind of GPU the model is known to run on, and how many of it hold the model."""
-
-    name: str
-    count_min: int = Field(ge=1)
-
-
-class Compatibility(Strict):
-    """What the machine must offer; an absent key is not asked for. `gpus` are alternatives."""
-
-    driver_min: str | None = None
-    cuda_min: str | None = None
-    vllm_min: str | None = None
-    gpus: list[Gpus] = Field(default_factory=list)
 
 
 class FixedRequest(Strict):
@@ -96,6 +76,9 @@ class Recipe(Strict):
     models: list[str] = Field(
         default_factory=list, description="Globs over model names for which this recipe is chosen by itself."
     )
+    preferred: bool = Field(
+        False, description="Chosen among recipes for the same model where the hardware does not decide."
+    )
     image: str | None = None
     fits_one_node: bool = Field(description="Whether the model fits the GPUs of one node, so that nodes can vary.")
     required: Required = Field(default_factory=Required)
@@ -110,7 +93,9 @@ class Recipe(Strict):
 
     @model_validator(mode="after")
     def _flags_look_like_flags(self) -> Recipe:
-        for name in [*self.required.flags, *self.required.as_production]:
+        refused = [name for rule in self.compatibility.refused for name in (rule.flag, rule.with_flag) if name]
+        written = [*self.required.flags, *self.required.as_production, *self.compatibility.expected_flags, *refused]
+        for name in written:
             if not name.startswith("--"):
                 raise ValueError(f"{name!r} is no long flag; write it as --{name.lstrip('-')}")
         return self
@@ -133,9 +118,9 @@ class Recipe(Strict):
 
     def caches_prefixes(self, vllm_version: str | None) -> bool:
         """Whether this version caches prefixes when the command says nothing; without a version, the newest known."""
-        older = sorted((r for r in self.prefix_caching_default if r.vllm), key=lambda r: _release(r.vllm[1:]))
+        older = sorted((r for r in self.prefix_caching_default if r.vllm), key=lambda r: release(r.vllm[1:]))
         for rule in older:
-            if vllm_version is not None and _release(vllm_version) < _release(rule.vllm[1:]):
+            if vllm_version is not None and release(vllm_version) < release(rule.vllm[1:]):
                 return rule.default == "on"
         return next((r.default for r in self.prefix_caching_default if not r.vllm), "on") == "on"
 
@@ -153,18 +138,3 @@ class Recipe(Strict):
             else:
                 argv += [name, *(value if isinstance(value, list) else [str(value)])]
         return tuple(argv)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: (0, 27, 1) for "0.27.1rc1.dev4", (0, 28) for "0.28.0"."""
-    numbers: list[int] = []
-    for part in version.lstrip("v").split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)

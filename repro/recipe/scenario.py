@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from repro.recipe.model import Strict
+from repro.recipe.strict import Strict
 
 
 class Environment(Strict):

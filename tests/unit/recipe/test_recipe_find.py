@@ -13,7 +13,10 @@ from repro.recipe.model import Recipe
 
 
 def test_the_shipped_baselines_are_good_and_named_after_their_files() -> None:
-    assert recipe_names() == ("cpu-demo", "generic", "kimi-k3-b300")
+    assert recipe_names() == (
+        *("cpu-demo", "generic", "kimi-k3-b200-2node", "kimi-k3-b300"),
+        *("kimi-k3-gb300", "kimi-k3-h200-2node", "kimi-k3-mi355x"),
+    )
     for name in recipe_names():
         assert find_recipe(name).name == name
 
@@ -59,6 +62,37 @@ def test_hybrid_models_cache_prefixes_by_default_from_028(version: str | None, o
 )
 def test_the_most_written_out_pattern_chooses(model: str, name: str) -> None:
     assert choose(model) == name
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        ("NVIDIA B300 SXM6 AC", "kimi-k3-b300"),
+        ("NVIDIA GB300", "kimi-k3-gb300"),
+        ("NVIDIA GB200", "kimi-k3-gb300"),
+        ("NVIDIA B200", "kimi-k3-b200-2node"),
+        ("NVIDIA H200", "kimi-k3-h200-2node"),
+        ("AMD Instinct MI355X OAM", "kimi-k3-mi355x"),
+        ("NVIDIA A100-SXM4-80GB", "kimi-k3-b300"),
+    ],
+)
+def test_the_hardware_decides_between_recipes_for_one_model(gpu: str, name: str) -> None:
+    assert choose("moonshotai/Kimi-K3", gpus=[gpu] * 8) == name
+    assert choose("Qwen/Qwen3-0.6B", gpus=[gpu] * 8) == "generic"
+
+
+def test_mixed_or_unknown_hardware_takes_the_preferred_recipe() -> None:
+    assert choose("moonshotai/Kimi-K3", gpus=["NVIDIA B200", "NVIDIA H200"]) == "kimi-k3-b300"
+    preferred = [name for name in recipe_names() if find_recipe(name).preferred]
+    assert preferred == ["kimi-k3-b300"]
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_says_where_and_when_it_was_read(name: str) -> None:
+    origin = find_recipe(name).origin
+    assert origin is not None
+    assert origin.source.startswith("https://")
+    assert origin.commit
 
 
 def test_a_wheel_carries_its_data_inside_the_package_and_a_checkout_beside_it(tmp_path: Path) -> None:
