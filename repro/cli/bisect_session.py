@@ -16,6 +16,7 @@ from repro.cli.progress import Lines
 from repro.cli.wiring import (
     JOURNAL,
     begin_session,
+    must_be_startable,
     parse_signature,
     redactor_for,
     run_session,
@@ -63,6 +64,7 @@ def begin(
     """A new search."""
     claimed = frozenset({parse_signature(target)}) if target else frozenset()
     scene, notes = _searchable(scenario, source, wanted, precision)
+    must_be_startable(scene)
     with working("bisect", SystemClock()) as workspace:
         for note in notes:
             talk(f"note: {note}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
-from typing import TextIO
 
 import click
 
@@ -37,7 +36,8 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup, which wants it to go on
         signal.signal(signal.SIGHUP, _as_interrupt)
     code = run(sys.argv[1:])
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
     sys.exit(code)
 
 
@@ -57,10 +57,8 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("repro: interrupted", err=True)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left (`repro … | head`); what Python flushes at exit must not complain again.
-        for stream in (sys.stdout, sys.stderr):
-            _silence(stream)
+    except SystemExit:
+        # Only click ends so, with 1, when whoever read our output has left (`repro … | head`): that is no failure seen.
         return EXIT_NOBODY_READS
     except OSError as error:
         if error.errno not in _DISK_REFUSES:
@@ -69,10 +67,6 @@ def run(arguments: list[str]) -> int:
         click.echo(f"repro: {where}{error.strerror}", err=True)
         click.echo("  free space there, then again; a search goes on with `repro bisect --resume`", err=True)
         return EXIT_COULD_NOT_TEST
-
-
-def _silence(stream: TextIO) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _usage_code(arguments: list[str]) -> int:

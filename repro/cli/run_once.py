@@ -18,6 +18,7 @@ from repro.cli.wiring import (
     SCENARIO,
     bench_for,
     fingerprint_reader,
+    must_be_startable,
     parse_signature,
     redactor_for,
     shell_line,
@@ -53,6 +54,7 @@ def run_once(
     until = _stage(stop_after) if stop_after else None
     derived = ready_scene(scenario, source, wanted, None)
     scene = derived.scene
+    must_be_startable(scene)
     clock = SystemClock()
     with working("run", clock) as workspace:
         for note in derived.notes:

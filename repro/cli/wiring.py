@@ -20,6 +20,7 @@ from repro.domain.scene import Scene
 from repro.domain.stage import Stage
 from repro.errors import InvalidFile, UsageError
 from repro.machine.clock import Clock, SystemClock
+from repro.machine.detached import must_exist
 from repro.machine.family import is_output_held
 from repro.probe.answer import Client
 from repro.probe.client import HttpClient
@@ -27,7 +28,9 @@ from repro.recipe.assemble import load_scenario
 from repro.recipe.write import from_scene
 from repro.redact.environment_names import is_secret_name
 from repro.redact.redactor import Redactor
+from repro.runner.environment import launch_environment
 from repro.runner.process import ProcessEngine
+from repro.runner.record import MARK
 from repro.runner.sweep import sweep
 from repro.runner.watch import Deadlines
 from repro.session.codec import value_to_json
@@ -105,6 +108,22 @@ def fingerprint_reader(scene: Scene, redactor: Redactor) -> Callable[[], Fingerp
         recipe_hash=scene.recipe_digest,
     )
     return lambda: pinned_facts(context)
+
+
+def must_be_startable(scene: Scene) -> None:
+    """What can be known to prevent both ends from starting, before anything is written.
+
+    Raises MissingProgram or UsageError.
+    """
+    for configuration in (scene.minimal_configuration, scene.production_configuration):
+        launch = scene.launch(configuration)
+        if launch.command.container is not None:
+            raise UsageError(
+                "the command starts a container, and this version starts servers as processes only",
+                "give the `vllm serve …` that runs inside it, on a machine or in a container where that vLLM is",
+            )
+        environment = launch_environment(launch, os.environ, (MARK, ""))
+        must_exist(launch.command.argv()[0], environment, None)
 
 
 def bench_for(

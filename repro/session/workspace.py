@@ -78,8 +78,9 @@ class Workspace:
             return self.root / kind / ids[-1]
         if name in ids:
             return self.root / kind / str(name)
-        known = ", ".join(ids[-5:]) or "none yet"
-        raise UsageError(f"no {kind[:-1]} {name or ''} in {self.root}".replace("  ", " "), f"there are: {known}")
+        missing = f"no {kind[:-1]} {name or ''} in {self.root}".replace("  ", " ")
+        known = f"there are: {', '.join(ids[-5:])}"
+        raise UsageError(missing, known if ids else "there is none yet in this folder or above it: begin one here")
 
     @contextmanager
     def locked(self, what: str) -> Iterator[None]:

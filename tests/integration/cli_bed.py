@@ -63,6 +63,7 @@ class Bed:
     begun: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        (self.folder / ".repro").mkdir()  # or one above this folder would be found
         (self.folder / "bed.toml").write_text(RECIPE)
         self.faults()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bed, Do
     flags = ("--kv-cache-dtype", "fp8", "--max-num-seqs", "64")
     words = bed.search("--input-tokens", "1000", "--json", flags=flags)
     planned = bed.repro(*words[:1], "--plan", *words[1:])
-    assert not (bed.folder / ".repro").exists(), "a plan starts and writes nothing"
+    assert list((bed.folder / ".repro").iterdir()) == [], "a plan starts and writes nothing"
     done = bed.repro(*words)
     yield bed, planned, done
     bed.close()
@@ -92,6 +93,15 @@ def test_the_plan_names_a_bound_that_holds(searched: tuple[Bed, Done, Done]) -> 
     assert "--max-num-seqs" not in plan["minimal"]
 
 
+def test_the_plan_for_people_shows_both_commands_and_the_price(bed: Bed) -> None:
+    words = bed.search("--input-tokens", "60000", "--launch-minutes", "10", flags=("--max-num-seqs", "64"))
+    done = bed.repro(*words[:1], "--plan", *words[1:])
+    assert done.code == 0, done.stderr
+    assert re.search(r"^minimal: .*--no-enable-prefix-caching$", done.stdout, re.MULTILINE)
+    assert re.search(r"^input_tokens +no new server +64 +60,000 +\d+$", done.stdout, re.MULTILINE)
+    assert re.search(r"At worst: \d+ launches and \d+ trials, .*GPU-hours on 1 GPU", done.stdout)
+
+
 def git(history: Path, *words: str) -> str:
     done = subprocess.run(["git", "-C", str(history), *words], capture_output=True, text=True, check=True, timeout=20)
     return done.stdout
@@ -126,7 +136,7 @@ def test_a_deleted_history_is_made_again_from_the_journal_without_a_launch(
     searched: tuple[Bed, Done, Done], tmp_path: Path
 ) -> None:
     bed = Bed(tmp_path)
-    shutil.copytree(searched[0].folder / ".repro", tmp_path / ".repro")
+    shutil.copytree(searched[0].folder / ".repro", tmp_path / ".repro", dirs_exist_ok=True)
     before = references(bed.session / "history.git")
     shutil.rmtree(bed.session / "history.git")
     again = bed.resume()
