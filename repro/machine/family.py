@@ -53,6 +53,15 @@ def find_family(signs: FamilySigns) -> tuple[ProcessRef, ...]:
 
 
 @dataclass(frozen=True)
+class Activity:
+    """What processes have used so far: CPU seconds, bytes read and written, bytes over a network of their own."""
+
+    cpu_s: float = 0.0
+    io_bytes: int = 0
+    network_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class FamilyEnd:
     """What ending a family came to: pids that were ended, pids that would not, and whether nobody at all is left."""
 
@@ -105,14 +114,19 @@ def end_family(signs: FamilySigns, clock: Clock, terminate_seconds: float, kill_
     return FamilyEnd(ended, left, gone=not left and not is_output_held(signs.output))
 
 
-def cpu_seconds(members: Sequence[ProcessRef]) -> float:
-    """CPU time that these processes have used so far, user and system."""
-    total = 0.0
+def activity(members: Sequence[ProcessRef], own_network: bool = False) -> Activity:
+    """What these processes have used so far. The network counts with `own_network` alone, and if it is not this one:
+    in a network that is shared with the host, the bytes of all others would be counted too.
+    """
+    cpu, moved = 0.0, 0
     for ref in members:
-        with suppress(psutil.Error):
-            times = psutil.Process(ref.pid).cpu_times()
-            total += times.user + times.system
-    return total
+        with suppress(psutil.Error, OSError):
+            process = psutil.Process(ref.pid)
+            times = process.cpu_times()
+            cpu += times.user + times.system
+            moved += _bytes_moved(ref.pid)
+    network = _network_bytes(members[0].pid) if own_network and members else 0
+    return Activity(cpu, moved, network)
 
 
 def where_they_wait(members: Sequence[ProcessRef]) -> tuple[str, ...]:
@@ -125,6 +139,23 @@ def where_they_wait(members: Sequence[ProcessRef]) -> tuple[str, ...]:
             place = _kernel_function(ref.pid)
             lines.append(f"{line} in {place}" if place else line)
     return tuple(lines)
+
+
+def _bytes_moved(pid: int) -> int:
+    """What it read and wrote by system calls (rchar, wchar), and what its page faults fetched from a disk."""
+    fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return sum(int(fields.get(name, 0)) for name in ("rchar", "wchar", "read_bytes"))
+
+
+def _network_bytes(pid: int) -> int:
+    """Bytes in and out of the network namespace that a process is in, loopback left out; 0 in the host's own."""
+    try:
+        if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
+            return 0
+        rows = [line.split() for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]]
+    except OSError:
+        return 0
+    return sum(int(row[1]) + int(row[9]) for row in rows if row[0] != "lo:")
 
 
 def _renamed_writers_of(output: Path) -> list[psutil.Process]:

@@ -1,6 +1,6 @@
 """The ports of this room: what starts a server, what a started one can do, what says it is ready, who is told.
 
-Every engine (a process now; containers, nodes and an attached endpoint have the same face) gives the same `Server`.
+Every engine (a process, a container, several nodes, an attached endpoint) gives the same `Server`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from repro.domain.launch import Launch
 from repro.domain.stage import Stage
+from repro.machine.family import Activity
 from repro.triage import ExitEvidence
 
 
@@ -67,8 +68,8 @@ class Server(Protocol):
         """End it with its whole family and wait until all are gone. A second call gives the first one's report."""
         ...
 
-    def cpu_seconds(self) -> float:
-        """CPU time that its whole family has used so far."""
+    def activity(self) -> Activity:
+        """What its whole family has used so far."""
         ...
 
     def where_it_waits(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from repro.domain.launch import Launch
 from repro.errors import UsageError
 from repro.machine.clock import Clock
 from repro.machine.detached import DetachedProcess, must_exist, start_detached
-from repro.machine.family import cpu_seconds, end_family, find_family, hold_output, where_they_wait
+from repro.machine.family import Activity, activity, end_family, find_family, hold_output, where_they_wait
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
 from repro.runner.environment import launch_environment
@@ -152,8 +152,8 @@ class ProcessServer:
         ours = self._asked_to_stop
         return ExitEvidence(signal=-code, stopped_by_us=ours) if code < 0 else ExitEvidence(code, stopped_by_us=ours)
 
-    def cpu_seconds(self) -> float:
-        return cpu_seconds(find_family(self._record.signs))
+    def activity(self) -> Activity:
+        return activity(find_family(self._record.signs), own_network=True)
 
     def where_it_waits(self) -> tuple[str, ...]:
         return where_they_wait(find_family(self._record.signs))

@@ -20,7 +20,8 @@ MARK = "REPRO_SERVER_ID"
 class ServerRecord:
     """`owner` is the repro that started the server, `argv` is redacted, times are Unix seconds.
 
-    `ended` is None until the server and its whole family are known to be gone.
+    `ended` is None until the server and its whole family are known to be gone. `client` is the container program
+    (("docker",)) of a server that is a container and empty for a process; `image` the id of the container's image.
     """
 
     id: str
@@ -30,6 +31,12 @@ class ServerRecord:
     owner: ProcessRef
     started: float
     ended: float | None = None
+    client: tuple[str, ...] = ()
+    image: str | None = None
+
+    @property
+    def container_name(self) -> str:
+        return f"repro-{self.id}"
 
     @property
     def signs(self) -> FamilySigns:
@@ -65,6 +72,7 @@ def _read(path: Path) -> ServerRecord | None:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         fields["owner"] = ProcessRef(**fields["owner"])
         fields["argv"] = tuple(fields["argv"])
+        fields["client"] = tuple(fields.get("client", ()))
         return ServerRecord(**fields)
     except (OSError, ValueError, TypeError, KeyError):
         return None

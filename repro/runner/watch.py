@@ -29,7 +29,8 @@ _QUIET_S = 0.1
 class Deadlines:
     """How long to wait, in seconds.
 
-    `total_s` for a server to become ready; `stall_s` without a sign of life (log or CPU time). `grace_s` lets a failing
+    `total_s` for a server to become ready; `stall_s` without a sign of life (log, CPU
+    time, disk or network), for single stages `stall_by_stage`. `grace_s` lets a failing
     server print the rest of its story before the launch is ended early. `death_s` is how long an engine's death may
     take to show after a request has failed: vLLM looks every 5 s whether its engine still lives.
     """
@@ -38,6 +39,11 @@ class Deadlines:
     stall_s: float = 600.0
     grace_s: float = 2.0
     death_s: float = 8.0
+    stall_by_stage: tuple[tuple[Stage, float], ...] = ()
+
+    def stall_for(self, stage: Stage) -> float:
+        """The stall deadline while `stage` is being worked on."""
+        return dict(self.stall_by_stage).get(stage, self.stall_s)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Watch:
         return self._server.exit_evidence() is None
 
     def _wait(self, readiness: Readiness, stop_after: Stage | None) -> Readied:
-        stillness = Stillness(self._deadlines.stall_s, self._server.cpu_seconds, self._clock.monotonic())
+        stillness = Stillness(self._server.activity, self._clock.monotonic())
         certain_since: float | None = None
         poll = _FIRST_POLL_S
         while True:
@@ -190,8 +196,9 @@ class Watch:
     def _deadline_passed(self, now: float, stillness: Stillness) -> str | None:
         if now - self._begun >= self._deadlines.total_s:
             return f"not ready within {self._deadlines.total_s:g} s"
-        if stillness.stalled(now):
-            return f"no log line and no CPU time for {self._deadlines.stall_s:g} s"
+        stall_s = self._deadlines.stall_for(_next_stage(self._reached))
+        if stillness.stalled(now, stall_s):
+            return f"no log line, no CPU time and no disk or network traffic for {stall_s:g} s"
         return None
 
     def _hang(self, reason: str) -> Failure:

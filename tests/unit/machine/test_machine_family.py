@@ -14,8 +14,9 @@ from repro.errors import MissingProgram
 from repro.machine.clock import SystemClock
 from repro.machine.detached import must_exist, start_detached
 from repro.machine.family import (
+    Activity,
     FamilySigns,
-    cpu_seconds,
+    activity,
     end_family,
     find_family,
     hold_output,
@@ -29,12 +30,12 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 def test_cpu_time_grows_with_work() -> None:
     me = (describe(os.getpid()).ref,)
-    before = cpu_seconds(me)
+    before = activity(me)
     deadline = time.process_time() + 0.1
     while time.process_time() < deadline:
         pass
-    assert cpu_seconds(me) - before >= 0.08
-    assert cpu_seconds([ProcessRef(2**22 + 5, 1.0)]) == 0.0
+    assert activity(me).cpu_s - before.cpu_s >= 0.08
+    assert activity([ProcessRef(2**22 + 5, 1.0)]) == Activity()
 
 
 def test_a_lock_lasts_as_long_as_somebody_inherits_the_log(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from repro.machine.family import Activity
 from repro.runner.port import Ending, Event, StopReport
 from repro.triage import ExitEvidence
 
@@ -66,8 +67,8 @@ class FakeServer:
     def stop(self) -> StopReport:
         return StopReport(Ending.INTERRUPTED, 0, 0.0)
 
-    def cpu_seconds(self) -> float:
-        return self.cpu_share * self.clock.time
+    def activity(self) -> Activity:
+        return Activity(self.cpu_share * self.clock.time)
 
     def where_it_waits(self) -> tuple[str, ...]:
         return ("7 VLLM::EngineCore sleeping in futex_wait_queue",)

@@ -9,6 +9,7 @@ import pytest
 from repro.domain.command import parse
 from repro.domain.launch import Launch
 from repro.errors import MissingProgram, PortInUse, UsageError
+from repro.machine.family import Activity
 from repro.machine.processes import ProcessRef
 from repro.runner.environment import launch_environment
 from repro.runner.listen import as_written, on_free_port
@@ -116,11 +117,11 @@ def test_a_tail_gives_each_byte_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("share", "stalls"), [(0.0, True), (0.005, True), (0.02, False), (1.0, False)])
 def test_only_real_cpu_time_counts_as_life(share: float, stalls: bool) -> None:
     time = 0.0
-    stillness = Stillness(100, lambda: share * time, 0.0)
+    stillness = Stillness(lambda: Activity(share * time), 0.0)
     told = []
     for step in range(400):
         time = float(step)
-        told.append(stillness.stalled(time))
+        told.append(stillness.stalled(time, 100))
     assert any(told) is stalls
     if stalls:
         assert told.index(True) == 100
@@ -128,10 +129,10 @@ def test_only_real_cpu_time_counts_as_life(share: float, stalls: bool) -> None:
 
 def test_work_before_the_last_sign_of_life_does_not_count() -> None:
     spent = 0.0
-    stillness = Stillness(100, lambda: spent, 0.0)
-    assert not stillness.stalled(50)
+    stillness = Stillness(lambda: Activity(spent), 0.0)
+    assert not stillness.stalled(50, 100)
     spent = 30.0
     stillness.alive(60)
-    assert not stillness.stalled(110)
-    assert not stillness.stalled(159)
-    assert stillness.stalled(160)
+    assert not stillness.stalled(110, 100)
+    assert not stillness.stalled(159, 100)
+    assert stillness.stalled(160, 100)

@@ -42,7 +42,7 @@ DEAD_ENGINE = (
 ReadyAtMaker = Callable[[float], Any]
 
 
-def watch(server: Any, recorder: Any = None, **deadlines: float) -> Watch:
+def watch(server: Any, recorder: Any = None, **deadlines: Any) -> Watch:
     return Watch(server, Triage(), server.clock, Deadlines(**deadlines), recorder)
 
 

@@ -18,6 +18,7 @@ from repro.domain.scene import Scene
 from repro.domain.trial import Fresh, Purpose, Trial
 from repro.domain.variable import Kind, Variable
 from repro.errors import MissingProgram
+from repro.machine.family import Activity
 from repro.probe.answer import HttpAnswer, NetworkFault
 from repro.redact.redactor import Redactor
 from repro.runner.port import Ending, Place, StopReport
@@ -66,8 +67,8 @@ class ScriptedServer:
         self.evidence = self.evidence or ExitEvidence(0, stopped_by_us=True)
         return StopReport(Ending.INTERRUPTED, 0, 0.0)
 
-    def cpu_seconds(self) -> float:
-        return 0.0
+    def activity(self) -> Activity:
+        return Activity()
 
     def where_it_waits(self) -> tuple[str, ...]:
         return ()
