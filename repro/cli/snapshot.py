@@ -1,7 +1,8 @@
-"""`repro snapshot`: freezes host, process, command, log and source state right after a failure."""
+"""`repro snapshot`: freezes host, GPUs, container, process, command, log and source state right after a failure."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +13,64 @@ from repro.cli.options import FILE, json_option, source_options
 
 @click.command("snapshot")
 @source_options
+@click.option("--request", type=FILE, help="The request that failed: the JSON body of a completion.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="How many requests were sent at once.")
 @click.option("--source", "sources", type=FILE, multiple=True, help="A git checkout whose state belongs to the scene.")
 @click.option("--change", metavar="TEXT", help="What you changed last.")
+@click.option(
+    "--inside/--no-inside",
+    default=None,
+    help="Ask the Python of an ended container's image as well (in a throw-away container), or none at all.",
+)
+@click.option("--metrics", metavar="URL", help="A Prometheus server that has scraped this vLLM.")
+@click.option("--since", metavar="TIME", default="1h", show_default=True, help="How far back its series go: 30m, 2h.")
+@click.option("--hash-weights", is_flag=True, help="Read and hash all weights; takes as long as loading them.")
 @json_option
 def command(**options: Any) -> int:
     """Freeze the scene; nothing on the machine is changed.
 
-    With --pid the running server is taken, with --log its log as well; a command may stand after `--`. Without any of
-    them a running vLLM server is looked for. Secrets are masked before anything is written.
+    With --container or --pid that server is taken, with --log its log as well; a command may stand after `--`. Without
+    any of them the vLLM that runs here, or has just ended, is looked for. Secrets are masked before anything is
+    written.
     """
-    from repro.cli.output import print_json
-    from repro.cli.snapshot_take import take_snapshot
+    from repro.cli.output import print_json, talk
+    from repro.cli.snapshot_subject import chooser, find_subject
+    from repro.cli.snapshot_take import Asking, seconds_of, take_snapshot
     from repro.cli.wiring import redactor_for
+    from repro.domain.request import CHAT
     from repro.machine.clock import SystemClock
+    from repro.machine.docker_api import connect
+    from repro.recipe.request_file import read_request
     from repro.session.workspace import Workspace
+    from repro.snapshot.collector import Series
 
-    workspace = Workspace.open(Path.cwd())
-    taken = take_snapshot(
-        workspace.root / "snapshots",
-        SystemClock(),
-        redactor_for(),
+    clock = SystemClock()
+    series = Series(options["metrics"], seconds_of(options["since"])) if options["metrics"] else None
+    request = read_request(options["request"], CHAT).body if options["request"] else None
+    asking = Asking(
         words=options["words"],
         file=options["file"],
-        pid=options["pid"],
-        container=options["container"],
-        log=options["log"],
         sources=tuple(options["sources"]),
         change=options["change"],
+        inside=options["inside"],
+        hash_weights=options["hash_weights"],
+        request=request,
+        request_file=options["request"],
+        concurrency=options["concurrency"],
+        series=series,
     )
+    subject = find_subject(
+        options["pid"],
+        options["container"],
+        options["log"],
+        search=not (options["words"] or options["file"] or options["log"]),
+        connect=connect,
+        choose=chooser(sys.stdin.isatty() and sys.stderr.isatty()),
+        clock=clock,
+    )
+    talk(f"snapshot of {subject.said}")
+    folder = Workspace.open(Path.cwd()).new("snapshots", clock.now())
+    taken = take_snapshot(folder, subject, asking, redactor_for(), clock)
     if options["as_json"]:
         print_json("snapshot", taken.document())
     else:

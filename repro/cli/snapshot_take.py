@@ -1,141 +1,263 @@
-"""Finds what a snapshot is of, has it taken and written, and says in ten lines what it holds."""
+"""Has a snapshot taken and written, and says what it holds and what to do next."""
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from repro.bisect import SearchOptions, plan
 from repro.cli.options import Source
 from repro.cli.production import take
-from repro.domain.command import Command
-from repro.errors import ReproError, UsageError
+from repro.cli.snapshot_subject import Subject
+from repro.cli.snapshot_text import price, ten_lines
+from repro.domain.command import Command, parse, parse_non_default_args
+from repro.domain.command.layout import gpu_count
+from repro.domain.fingerprint import Fingerprint
+from repro.domain.request import CHAT, Request
+from repro.domain.scene import Scene
+from repro.errors import InvalidFile, ReproError, UsageError
 from repro.machine.clock import Clock
-from repro.machine.processes import find_vllm
+from repro.machine.containers import argv_of
+from repro.probe.client import HttpClient
+from repro.probe.tokens import CannotCount, HttpTokenizer
 from repro.recipe.asked import Asked
 from repro.recipe.find import choose, find_recipe
 from repro.recipe.minimal import derive
 from repro.redact.redactor import Redactor
-from repro.snapshot.capture import Snapshot, capture
-from repro.snapshot.collector import Context
-from repro.snapshot.write import fingerprint_document, new_folder, snapshot_document, write_snapshot
+from repro.snapshot.capture import Snapshot, capture, default_collectors
+from repro.snapshot.collector import Context, Series
+from repro.snapshot.configuration import server_addresses
+from repro.snapshot.log_source import LogSource, lines_of
+from repro.snapshot.write import fingerprint_document, read_fingerprint, snapshot_document, write_snapshot
 
-# How many missing facts the terminal names; the page has them all.
-_MISSING_SHOWN = 5
+Breaks = Callable[[Snapshot], Sequence[str]]
+"""The broken links of the compatibility chain in a snapshot, one line each."""
+
+_COMMAND_WITHIN = 16 << 20  # bytes of a log in which its "non-default args" are looked for
+_USUAL_LAUNCH_MINUTES = 15.0  # of a model that takes eight GPUs, where the log tells nothing
+_LOG_TIME = re.compile(r"(?:INFO|WARNING|ERROR) (\d\d-\d\d \d\d:\d\d:\d\d)")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What of a snapshot the caller decides besides its subject; `inside` None asks a running server's Python only."""
+
+    words: tuple[str, ...] = ()
+    file: Path | None = None
+    sources: tuple[Path, ...] = ()
+    change: str | None = None
+    inside: bool | None = None
+    hash_weights: bool = False
+    request: Mapping[str, Any] | None = None
+    request_file: Path | None = None
+    concurrency: int | None = None
+    series: Series | None = None
 
 
 @dataclass(frozen=True)
 class TakenSnapshot:
-    """A snapshot with the folder that it was written to and what it is of."""
+    """A snapshot with the folder that it was written to, what it is of, and the lines about it."""
 
     snapshot: Snapshot
     folder: Path
     files: tuple[Path, ...]
     subject: str
+    breaks: tuple[str, ...] | None
+    next_command: str
 
     def document(self) -> dict[str, Any]:
         """The shape of `repro snapshot --json`."""
         head = {"folder": str(self.folder), "files": [p.name for p in self.files], "subject": self.subject}
         fingerprint = fingerprint_document(self.snapshot)
         own = {k: v for k, v in snapshot_document(self.snapshot).items() if k not in ("schema", "version")}
-        return {**head, **own, "pinned": fingerprint["pinned"], "observed": fingerprint["observed"]}
+        told = {"recipe_breaks": None if self.breaks is None else list(self.breaks), "next": self.next_command}
+        return {**head, **own, **told, "pinned": fingerprint["pinned"], "observed": fingerprint["observed"]}
 
     def text(self) -> str:
         """Ten lines for the terminal."""
-        triage = self.snapshot.triage
-        lines = [f"{self.folder}: {self.subject}"]
-        if triage and triage.get("stage") not in (None, "none"):
-            lines.append(f"first failing stage: {triage['stage']}/{triage['family']}")
-            lines.append(f"root: line {triage['root_line_no']}: {str(triage['root_line']).strip()}")
-        elif triage:
-            lines.append("the log tells of no failure")
-        lines += [f"unavailable: {names}: {reason}" for names, reason in self._missing()[:_MISSING_SHOWN]]
-        if len(self._missing()) > _MISSING_SHOWN:
-            lines.append(f"unavailable: more, in {self.folder}/SNAPSHOT.md")
-        masked = sum(self.snapshot.masked.values())
-        lines.append(f"secrets masked: {masked}; taken in {self.snapshot.ended - self.snapshot.started:.1f} s")
-        lines.append("next: repro bisect --plan, with the command of production after `--`")
-        return "\n".join(lines)
-
-    def _missing(self) -> list[tuple[str, str]]:
-        """(facts, reason): the facts of one collector that are missing for one reason are one line."""
-        groups: dict[tuple[str, str], list[str]] = {}
-        for name, reason in self.snapshot.missing.items():
-            groups.setdefault((name.split(".")[0], reason), []).append(name)
-        return [
-            (names[0] if len(names) == 1 else f"{group} ({len(names)} facts)", reason)
-            for (group, reason), names in groups.items()
-        ]
+        return "\n".join(ten_lines(self.snapshot, self.folder, self.subject, self.breaks, self.next_command))
 
 
 def take_snapshot(
-    parent: Path,
-    clock: Clock,
-    redactor: Redactor,
-    *,
-    words: tuple[str, ...],
-    file: Path | None,
-    pid: int | None,
-    container: str | None,
-    log: Path | None,
-    sources: Sequence[Path],
-    change: str | None,
+    folder: Path, subject: Subject, asking: Asking, redactor: Redactor, clock: Clock, breaks: Breaks | None = None
 ) -> TakenSnapshot:
-    """Raises UsageError when several servers run and none is named, and InvalidFile for a log that cannot be read."""
-    if not words and file is None and pid is None and container is None and log is None:
-        pid = _only_server()
-    command = _command(Source(words, file, pid, container, None), log)
-    folder = new_folder(parent, clock.now())
+    """Freeze `subject` into `folder`, which is new, and compare with the snapshot before it."""
+    command = _command(subject, asking)
+    scene = _scene(command, asking)
+    context = _context(folder, subject, asking, redactor, command, scene, clock)
+    collectors = default_collectors(ask_inside=asking.inside is not False, hash_weights=asking.hash_weights)
+    snapshot = capture(context, collectors, clock, _previous(folder))
+    files = write_snapshot(snapshot, folder, redactor)
+    return TakenSnapshot(
+        snapshot=snapshot,
+        folder=folder,
+        files=files,
+        subject=redactor.text(subject.said),
+        breaks=None if breaks is None else tuple(breaks(snapshot)),
+        next_command=redactor.text(_next(snapshot, subject, asking, scene)),
+    )
+
+
+def _context(
+    folder: Path,
+    subject: Subject,
+    asking: Asking,
+    redactor: Redactor,
+    command: Command | None,
+    scene: Scene | None,
+    clock: Clock,
+) -> Context:
     context = Context(
         redactor=redactor,
         folder=folder,
-        pid=pid,
+        pid=subject.pid,
         command=command,
-        minimal=_minimal(command),
-        log=log,
-        sources=tuple(sources),
+        minimal=scene.minimal if scene is not None else None,
+        log=subject.log,
+        log_hint=subject.log_hint,
+        sources=asking.sources,
+        hash_weights=asking.hash_weights,
         environment=os.environ,
-        change=change,
+        change=asking.change,
+        changed_at=clock.now(),
+        docker=subject.docker,
+        container=subject.container,
+        container_hint=subject.container_hint,
+        inside=asking.inside is True,
+        fetch=lambda url, deadline_s: fetch(url, deadline_s, clock),
+        series=asking.series,
+        request=asking.request,
+        concurrency=asking.concurrency,
     )
-    snapshot = capture(context, clock=clock)
-    files = write_snapshot(snapshot, folder, redactor)
-    return TakenSnapshot(snapshot, folder, files, _subject(pid, container, log, command))
+    return replace(context, count_tokens=lambda body: _count(context, body, clock))
 
 
-def _only_server() -> int | None:
-    """The one vLLM server that runs here, None if there is none: the host alone is then frozen."""
-    found = find_vllm()
-    tops = [facts for facts in found if facts.parent not in {f.pid for f in found}]
-    if len(tops) > 1:
-        listed = "; ".join(f"pid {f.pid}: {shlex.join(f.argv or ())[:100]}" for f in tops)
-        raise UsageError(f"{len(tops)} vLLM servers run here: {listed}", "name one of them by --pid")
-    return tops[0].pid if tops else None
+def fetch(url: str, deadline_s: float, clock: Clock) -> str:
+    """The body of one GET. LookupError where the answer is not 200."""
+    parts = urlsplit(url)
+    base = f"{parts.scheme}://{parts.netloc}"
+    with HttpClient(base, clock) as client:
+        answer = client.get(url[len(base) :] or "/", deadline_s)
+    if answer.status != 200:
+        raise LookupError(f"{base} answers {answer.status or answer.excerpt()}")
+    return answer.text
 
 
-def _command(source: Source, log: Path | None) -> Command | None:
+def _count(context: Context, body: Mapping[str, Any], clock: Clock) -> int:
+    why = "no port of the server is known"
+    for base in server_addresses(context):
+        with HttpClient(base, clock) as client:
+            try:
+                return HttpTokenizer(client).count(dict(body))
+            except CannotCount as error:
+                why = str(error)
+    raise LookupError(f"the input is text, and no server counts it: {why}")
+
+
+def _command(subject: Subject, asking: Asking) -> Command | None:
     """The command if any source tells it; a snapshot goes without it rather than not at all."""
-    tries = [source] if source != Source() else []
-    if log is not None:
-        tries.append(Source(log=log))
-    for attempt in tries:
-        try:
-            return take(attempt).command
-        except ReproError:
-            if attempt.words or attempt.file or attempt.container:
-                raise
+    if asking.words or asking.file is not None:
+        return take(Source(asking.words, asking.file)).command
+    try:
+        if subject.container is not None:
+            return parse(argv_of(subject.container))
+        if subject.pid is not None:
+            return take(Source(pid=subject.pid)).command
+    except ReproError:
+        pass  # a wrapper: its log says what it started
+    return None if subject.log is None else command_of_log(subject.log)
+
+
+def command_of_log(log: LogSource) -> Command | None:
+    """The command that the beginning of a log tells of."""
+    read = 0
+    try:
+        for line in lines_of(log.chunks()):
+            read += len(line)
+            if read > _COMMAND_WITHIN:
+                return None
+            if b"args: " in line and (command := parse_non_default_args(line.decode("utf-8", "replace"))) is not None:
+                return command
+    except (OSError, LookupError, ReproError):  # told in the log's own fields
+        return None
     return None
 
 
-def _minimal(command: Command | None) -> Command | None:
+def _scene(command: Command | None, asking: Asking) -> Scene | None:
+    """What a search would be about; None where that cannot be told from here."""
     if command is None or command.model is None:
         return None
-    return derive(command, find_recipe(choose(command.model)), Asked(), name="snapshot").scene.minimal
+    request = Request.of(CHAT, dict(asking.request)) if asking.request is not None else None
+    asked = Asked(request=request, concurrency=asking.concurrency or 1)
+    try:
+        return derive(command, find_recipe(choose(command.model)), asked, name="snapshot").scene
+    except (ReproError, ValueError):
+        return None
 
 
-def _subject(pid: int | None, container: str | None, log: Path | None, command: Command | None) -> str:
-    parts = [f"process {pid}" if pid is not None else "", f"container {container}" if container else ""]
-    parts += [f"log {log}" if log else "", "a command" if command is not None and pid is None else ""]
-    return ", ".join(filter(None, parts)) or "this host (no vLLM server runs here)"
+def _previous(folder: Path) -> tuple[str, Fingerprint] | None:
+    """The newest snapshot before this one that can be read."""
+    for other in sorted((p for p in folder.parent.iterdir() if p.name < folder.name), reverse=True):
+        try:
+            return other.name, read_fingerprint(other)
+        except InvalidFile:
+            continue
+    return None
+
+
+def _next(snapshot: Snapshot, subject: Subject, asking: Asking, scene: Scene | None) -> str:
+    """The command that goes on from here, with its price."""
+    where = _where(subject, asking)
+    if asking.request_file is not None:
+        where += f" --request {asking.request_file}"
+    if asking.concurrency:
+        where += f" --concurrency {asking.concurrency}"
+    if scene is None:
+        return "repro bisect --plan, with the command of production after `--`; it tells the price and starts nothing"
+    gpus = gpu_count(scene.production) if snapshot.fact("gpu.devices").value else 0
+    minutes = launch_minutes(snapshot)
+    if not scene.variables:
+        hours = f"{minutes * gpus / 60:.1f} GPU-hours" if gpus else "no GPU"
+        return f"repro run{where}; 1 launch ({minutes:.0f} min, {hours})"
+    cost = plan(scene.variables, SearchOptions(scene.precision))
+    return f"repro bisect{where}; {price(cost.typical_launches, cost.most_launches, minutes, gpus)}"
+
+
+def _where(subject: Subject, asking: Asking) -> str:
+    if asking.words:
+        return " -- (the command given here)"
+    if asking.file is not None:
+        return f" --file {asking.file}"
+    if subject.container is not None:
+        return f" --container {str(subject.container['Name']).lstrip('/')}"
+    if subject.pid is not None:
+        return f" --pid {subject.pid}"
+    return f" --log {subject.log.name}" if subject.log is not None else ""
+
+
+def launch_minutes(snapshot: Snapshot) -> float:
+    """How long this server took to become ready, by its log's own times; the usual where it does not tell."""
+    reached = (snapshot.triage or {}).get("reached") or []
+    if not any(each["stage"] == "api_ready" for each in reached):
+        return _USUAL_LAUNCH_MINUTES
+    times = [match[1] for each in reached if (match := _LOG_TIME.search(str(each["line"])))]
+    if len(times) < 2:
+        return _USUAL_LAUNCH_MINUTES
+    first, last = (datetime.strptime(f"2000-{text}", "%Y-%m-%d %H:%M:%S") for text in (times[0], times[-1]))
+    minutes = (last - first).total_seconds() / 60
+    return minutes if minutes > 0 else _USUAL_LAUNCH_MINUTES
+
+
+def seconds_of(text: str) -> float:
+    """`90s`, `30m`, `2h`, `1d` as seconds. Raises UsageError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise UsageError(f"--since {text!r} is no length of time", "write it as 90s, 30m, 2h or 1d")
+    return float(match[1]) * _UNITS[match[2] or "s"]

@@ -9,8 +9,28 @@ from typing import Any, Protocol
 
 from repro.domain.command import Command
 from repro.domain.fingerprint import Fact
+from repro.errors import ReproError
+from repro.machine.containers import argv_of, environment_of
+from repro.machine.docker_port import Docker, NoSuchObject
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
+from repro.snapshot.log_source import LogSource
+
+
+class Fetch(Protocol):
+    """One HTTP GET for collectors, since the client belongs to another room."""
+
+    def __call__(self, url: str, deadline_s: float) -> str:
+        """The body of an answer 200. LookupError with a sentence for the reader otherwise."""
+        ...
+
+
+@dataclass(frozen=True)
+class Series:
+    """A Prometheus server and how long before now its series begins, in seconds."""
+
+    url: str
+    since_s: float
 
 
 @dataclass(frozen=True)
@@ -19,7 +39,10 @@ class Context:
 
     `environment` is the one that the command would be started in. `minimal` is the command to compare `command` with.
     `folder` exists already and takes the log's copy. `model` and `model_revision` count above what the command says.
-    `root` is where the system's files (`/proc`, `/etc`, `/sys`) are read from.
+    `root` is where the system's files (`/proc`, `/etc`, `/sys`) are read from. `container` is what `docker inspect`
+    shows of the container that was named, `container_hint` why there is none, `log_hint` where more of the log may be.
+    `request` is the body of a request that failed, `concurrency` how many were sent at once; `count_tokens` asks a
+    server that still answers, and raises LookupError where none does.
     """
 
     redactor: Redactor
@@ -27,20 +50,34 @@ class Context:
     pid: int | None = None
     command: Command | None = None
     minimal: Command | None = None
-    log: Path | None = None
+    log: LogSource | None = None
+    log_hint: str = ""
     sources: tuple[Path, ...] = ()
     model: str | None = None
     model_revision: str | None = None
+    hash_weights: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     recipe_hash: str | None = None
     image_id: str | None = None
     change: str | None = None
+    changed_at: float | None = None
+    docker: Docker | None = None
+    container: Mapping[str, Any] | None = None
+    container_hint: str = "no container was named"
+    inside: bool = False
+    fetch: Fetch | None = None
+    series: Series | None = None
+    request: Mapping[str, Any] | None = None
+    count_tokens: Callable[[Mapping[str, Any]], int] | None = None
+    concurrency: int | None = None
     root: Path = Path("/")
 
     def server_argv(self) -> tuple[str, ...]:
-        """The server's own argument list: as the process table shows it, else as the command says, else nothing."""
-        if self.pid is not None:
-            return describe(self.pid).argv or ()
+        """The server's own argument list: as the process table or the container shows it, else as the command says."""
+        if self.pid is not None and (argv := describe(self.pid).argv):
+            return argv
+        if self.container is not None:
+            return argv_of(self.container)
         if self.command is None:
             return ()
         if self.command.container is not None:
@@ -48,9 +85,13 @@ class Context:
         return (*self.command.program, *self.command.arguments())
 
     def server_environment(self) -> Mapping[str, str]:
-        """The environment of the process, else the one that the command would be started in, its own pairs included."""
+        """The environment of the process or the container, else the one that the command would be started in."""
+        if self.pid is not None and (environment := describe(self.pid).environment):
+            return environment
+        if self.container is not None:
+            return environment_of(self.container)
         if self.pid is not None:
-            return describe(self.pid).environment or {}
+            return {}
         return {**self.environment, **dict(self.command.environment if self.command is not None else ())}
 
 
@@ -82,10 +123,13 @@ def reason_of(error: BaseException) -> str:
     """An error as one line for the reader."""
     match error:
         case PermissionError():
-            return f"permission denied: {error.filename or error}"
+            return f"permission denied: {error.filename or error}; needs its owner or root"
+        case ReproError():
+            return f"{error.message} {error.hint}".strip()
         case FileNotFoundError():
             return f"not there: {error.filename or error}"
-        case LookupError() if type(error) is LookupError:  # raised by the collectors with a sentence for the reader
+        # Raised by collectors and the Docker client with a sentence for the reader.
+        case LookupError() if type(error) in (LookupError, NoSuchObject):
             return str(error)
         case _:
             text = str(error).strip().split("\n")[0]

@@ -19,7 +19,7 @@ class CommandCollector:
 
     name = "command"
     deadline = 5.0
-    fields = ("argv", "shell", "environment", "difference", "recipe_hash", "image_id", "change")
+    fields = ("argv", "shell", "environment", "difference", "recipe_hash", "image_id", "change", "changed_at")
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
         """`difference`: [{name, minimal, command}], `name` a canonical flag, `env:NAME`, `model`, …"""
@@ -29,6 +29,9 @@ class CommandCollector:
             "recipe_hash": _declared(context.recipe_hash, "no recipe was given"),
             "image_id": _declared(context.image_id, "not started from an image"),
             "change": _declared(context.change and redactor.text(context.change), "nothing was declared as changed"),
+            "changed_at": Fact.declared(context.changed_at, "when it was declared, Unix seconds")
+            if context.change and context.changed_at is not None
+            else Fact.unavailable("nothing was declared as changed"),
         }
 
     def _understood(self, context: Context) -> Mapping[str, Fact]:

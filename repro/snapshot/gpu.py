@@ -1,15 +1,28 @@
-"""The GPUs by NVML: driver, devices, memory, and who uses them. Without a driver every field is unavailable."""
+"""The GPUs by NVML: driver, devices, their state, and who uses them. Without a driver every field is unavailable.
+
+Each field is one question to all devices in a thread of its own, so that a call that the driver never answers costs
+that field and no other; NVML may be called from several threads.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from repro.domain.fingerprint import Fact
-from repro.machine.nvml import NvmlUnavailable, nvml
+from repro.machine.clock import SystemClock
+from repro.machine.containers import container_of_process
+from repro.machine.nvml import NvmlUnavailable, close_nvml, open_nvml
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
 from repro.snapshot.collector import Context, attempt
+
+_CORRECTED, _UNCORRECTED, _SINCE_BOOT = 0, 1, 0  # NVML_MEMORY_ERROR_TYPE_…, NVML_VOLATILE_ECC
+_MOST_LINKS = 18  # NVLinks of one GPU of the newest generation
+_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2}  # NVML_CLOCK_…
+_SHARE_OF_TIME = 0.8  # of the collector's deadline for each field; the rest is for giving the others back
 
 
 class GpuCollector:
@@ -17,33 +30,60 @@ class GpuCollector:
 
     name = "gpu"
     deadline = 10.0
-    fields = ("driver_version", "cuda_version", "devices", "memory_used", "utilization", "processes")
+    fields = ("driver_version", "cuda_version", "devices", "memory_used", "utilization", "state", "processes")
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Any = None, answer_s: float = deadline * _SHARE_OF_TIME) -> None:
         self._library = library
+        self._answer_s = answer_s
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
         """Memory in bytes; `cuda_version` is what the driver supports, not what a server has loaded."""
         try:
-            with nvml(self._library) as library:
-                return _read(library, context.redactor)
+            library = open_nvml(self._library)
         except NvmlUnavailable as error:
             return dict.fromkeys(self.fields, Fact.unavailable(str(error)))
+        answers, all_came = _answers(_questions(library, context.redactor, context.root), self._answer_s)
+        if all_came:
+            close_nvml(library)
+        return answers
 
 
-def _read(library: Any, redactor: Redactor) -> Mapping[str, Fact]:
+def _answers(questions: Mapping[str, Callable[[], Any]], answer_s: float) -> tuple[dict[str, Fact], bool]:
+    """The answers that came in time, and whether all came."""
+    answers: dict[str, Fact] = {}
+
+    def ask(name: str, read: Callable[[], Any]) -> None:
+        answers[name] = attempt(read)
+
+    threads = {
+        name: threading.Thread(target=ask, args=(name, read), name=f"nvml-{name}", daemon=True)
+        for name, read in questions.items()
+    }
+    clock = SystemClock()
+    until = clock.monotonic() + answer_s
+    for thread in threads.values():
+        thread.start()
+    for thread in threads.values():
+        thread.join(max(0.0, until - clock.monotonic()))
+    late = Fact.unavailable(f"the driver gave no answer within {answer_s:g} s")
+    came = dict(answers)
+    return {name: came.get(name, late) for name in questions}, len(came) == len(questions)
+
+
+def _questions(library: Any, redactor: Redactor, root: Path) -> Mapping[str, Callable[[], Any]]:
     def handles() -> list[Any]:
         return [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
 
     return {
-        "driver_version": attempt(lambda: _text(library.nvmlSystemGetDriverVersion())),
-        "cuda_version": attempt(lambda: _cuda_version(library.nvmlSystemGetCudaDriverVersion())),
-        "devices": attempt(lambda: [_device(library, i, handle) for i, handle in enumerate(handles())]),
-        "memory_used": attempt(lambda: [library.nvmlDeviceGetMemoryInfo(h).used for h in handles()]),
-        "utilization": attempt(lambda: [library.nvmlDeviceGetUtilizationRates(h).gpu for h in handles()]),
-        "processes": attempt(
-            lambda: [p for i, handle in enumerate(handles()) for p in _processes(library, i, handle, redactor)]
-        ),
+        "driver_version": lambda: _text(library.nvmlSystemGetDriverVersion()),
+        "cuda_version": lambda: _cuda_version(library.nvmlSystemGetCudaDriverVersion()),
+        "devices": lambda: [_device(library, i, handle) for i, handle in enumerate(handles())],
+        "memory_used": lambda: [library.nvmlDeviceGetMemoryInfo(h).used for h in handles()],
+        "utilization": lambda: [library.nvmlDeviceGetUtilizationRates(h).gpu for h in handles()],
+        "state": lambda: [_state(library, i, handle) for i, handle in enumerate(handles())],
+        "processes": lambda: [
+            p for i, handle in enumerate(handles()) for p in _processes(library, i, handle, redactor, root)
+        ],
     }
 
 
@@ -58,13 +98,56 @@ def _device(library: Any, index: int, handle: Any) -> dict[str, Any]:
     }
 
 
-def _processes(library: Any, index: int, handle: Any, redactor: Redactor) -> list[dict[str, Any]]:
+def _state(library: Any, index: int, handle: Any) -> dict[str, Any]:
+    """What moves or may be set: limits and draw in watts, clocks in MHz, ECC errors since the driver was loaded."""
+    ask = library
+
+    def watts(name: str) -> float | None:
+        milliwatts = _or_none(lambda: getattr(ask, name)(handle))
+        return None if milliwatts is None else milliwatts / 1000
+
+    return {
+        "index": index,
+        "persistence": _or_none(lambda: bool(ask.nvmlDeviceGetPersistenceMode(handle))),
+        "ecc": _or_none(lambda: bool(ask.nvmlDeviceGetEccMode(handle)[0])),
+        "ecc_corrected": _or_none(lambda: ask.nvmlDeviceGetTotalEccErrors(handle, _CORRECTED, _SINCE_BOOT)),
+        "ecc_uncorrected": _or_none(lambda: ask.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _SINCE_BOOT)),
+        "power_limit": watts("nvmlDeviceGetEnforcedPowerLimit"),
+        "power_default": watts("nvmlDeviceGetPowerManagementDefaultLimit"),
+        "power": watts("nvmlDeviceGetPowerUsage"),
+        "temperature": _or_none(lambda: ask.nvmlDeviceGetTemperature(handle, 0)),
+        "clocks": {name: _or_none(lambda t=t: ask.nvmlDeviceGetClockInfo(handle, t)) for name, t in _CLOCKS.items()},  # type: ignore[misc]
+        "max_clocks": {
+            name: _or_none(lambda t=t: ask.nvmlDeviceGetMaxClockInfo(handle, t))  # type: ignore[misc]
+            for name, t in _CLOCKS.items()
+        },
+        "pci": _or_none(lambda: _text(ask.nvmlDeviceGetPciInfo(handle).busId)),
+        "pci_link": {
+            "generation": _or_none(lambda: ask.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+            "generation_max": _or_none(lambda: ask.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+            "width": _or_none(lambda: ask.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+            "width_max": _or_none(lambda: ask.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        },
+        "nvlinks": _nvlinks(library, handle),
+    }
+
+
+def _nvlinks(library: Any, handle: Any) -> dict[str, int] | None:
+    """How many links are up and down; None for a GPU without."""
+    states = [_or_none(lambda n=n: library.nvmlDeviceGetNvLinkState(handle, n)) for n in range(_MOST_LINKS)]  # type: ignore[misc]
+    told = [bool(state) for state in states if state is not None]
+    return {"up": sum(told), "down": len(told) - sum(told)} if told else None
+
+
+def _processes(library: Any, index: int, handle: Any, redactor: Redactor, root: Path) -> list[dict[str, Any]]:
+    """Who computes there; `command` None for a process that another container or user hides."""
     return [
         {
             "gpu": index,
             "pid": process.pid,
             "memory": process.usedGpuMemory,
             "command": " ".join(redactor.argv(describe(process.pid).argv or ())) or None,
+            "container": container_of_process(process.pid, root),
         }
         for process in library.nvmlDeviceGetComputeRunningProcesses(handle)
     ]

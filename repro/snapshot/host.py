@@ -13,6 +13,8 @@ import psutil
 
 from repro.domain.fingerprint import Fact
 from repro.snapshot.collector import Context, attempt
+from repro.snapshot.host_hardware import disk_of, infiniband, modules, numa_nodes
+from repro.snapshot.model_place import place_of
 
 _LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_CORE", "RLIMIT_AS", "RLIMIT_STACK")
 # cgroup v1 writes "no limit" as the largest page-aligned 63-bit number.
@@ -39,6 +41,12 @@ class HostCollector:
         "shm_free",
         "ulimits",
         "cgroup_memory_limit",
+        "cgroup_cpu_limit",
+        "numa",
+        "model_disk",
+        "modules",
+        "infiniband",
+        "nccl_files",
         "load",
         "boot_time",
         "clock",
@@ -62,6 +70,12 @@ class HostCollector:
             "shm_free": attempt(lambda: shutil.disk_usage(root / "dev/shm").free),
             "ulimits": attempt(lambda: _ulimits(context.pid)),
             "cgroup_memory_limit": attempt(lambda: _cgroup_memory_limit(root, context.pid)),
+            "cgroup_cpu_limit": attempt(lambda: _cgroup_cpu_limit(root, context.pid)),
+            "numa": attempt(lambda: numa_nodes(root)),
+            "model_disk": attempt(lambda: disk_of(_model_place(context), root)),
+            "modules": attempt(lambda: modules(root)),
+            "infiniband": attempt(lambda: infiniband(root)),
+            "nccl_files": attempt(lambda: _nccl_files(context)),
             "load": attempt(lambda: [round(value, 2) for value in os.getloadavg()]),
             "boot_time": attempt(psutil.boot_time),
             "clock": attempt(lambda: {"unix": time.time(), "zone": time.strftime("%Z %z")}),
@@ -119,6 +133,44 @@ def _cgroup_memory_limit(root: Path, pid: int | None) -> dict[str, object]:
         if folder == top:
             break
     return {"version": version, "group": group, "bytes": min(limits, default=None)}
+
+
+def _cgroup_cpu_limit(root: Path, pid: int | None) -> dict[str, object]:
+    """CPUs that the group may use at once, None for no limit; of the group itself, not of those above."""
+    text = (root / "proc" / str(pid or "self") / "cgroup").read_text(encoding="utf-8")
+    groups = {name: group for line in text.splitlines() for name, group in _controllers(line)}
+    if "cpu" in groups:
+        folder = root / "sys/fs/cgroup/cpu" / groups["cpu"].lstrip("/")
+        quota = int((folder / "cpu.cfs_quota_us").read_text(encoding="ascii"))
+        period = int((folder / "cpu.cfs_period_us").read_text(encoding="ascii"))
+        return {"version": 1, "cpus": None if quota < 0 else quota / period}
+    limit = root / "sys/fs/cgroup" / groups[""].lstrip("/") / "cpu.max"
+    if not limit.is_file():  # the hierarchy's root has no such file
+        return {"version": 2, "cpus": None}
+    words = limit.read_text(encoding="ascii").split()
+    return {"version": 2, "cpus": None if words[0] == "max" else int(words[0]) / int(words[1])}
+
+
+def _controllers(line: str) -> list[tuple[str, str]]:
+    _, names, group = line.split(":", 2)
+    return [(name, group) for name in names.split(",")]
+
+
+def _model_place(context: Context) -> Path:
+    """Where the weights are read from: the model's folder, or the hub's cache."""
+    model = context.model or (context.command.model if context.command is not None else None)
+    if context.container is not None:
+        raise LookupError("the model is read inside the container; container.mounts tells from where")
+    if model is None:
+        raise LookupError("no model was named")
+    return place_of(model, context.server_environment())
+
+
+def _nccl_files(context: Context) -> dict[str, str]:
+    """Files that change NCCL without any variable, with their text."""
+    home = context.server_environment().get("HOME")
+    places = [context.root / "etc/nccl.conf", *([Path(home) / ".nccl.conf"] if home else [])]
+    return {str(path): context.redactor.text(path.read_text(errors="replace")) for path in places if path.is_file()}
 
 
 def _memory_group(text: str) -> tuple[int, str]:

@@ -1,34 +1,34 @@
 """The log: its copy, redacted and compressed in constant memory, and what triage reads in it.
 
-Two collectors, since the copy must not be lost when reading takes too long. The copy holds the file open from the first
-moment and stops at the size it had then, so a rotation by renaming cannot take it away.
+Two collectors, since the copy must not be lost when reading takes too long.
 """
 
 from __future__ import annotations
 
 import gzip
-import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from repro.domain.fingerprint import Fact
 from repro.machine.clock import Clock, SystemClock
 from repro.snapshot.collector import Context
+from repro.snapshot.log_source import LogSource, lines_of
+from repro.triage import ExitEvidence, Triage
 
 COPY_NAME = "server.log.gz"
-_LONGEST_LINE = 1 << 20  # bytes; a longer one is redacted in parts, so that memory stays constant
 # Fast compression: a log shrinks to a tenth either way, and redaction is the slower part.
 _COMPRESSION = 1
-_SHARE_FOR_COPYING = 0.9  # of the deadline; the rest is for closing the archive properly
+_SHARE_OF_TIME = 0.9  # of the deadline; the rest is for closing the archive properly
+# Of a very large log triage reads both ends: how the server began, and what happened before it died.
+_HEAD, _TAIL = 64 << 20, 128 << 20  # bytes
+NO_LOG = "no log was named"
 
 
 class LogCollector:
     """Copies the log into the context's folder, as `server.log.gz`."""
 
     name = "log"
-    fields = ("path", "bytes", "lines", "copy")
+    fields = ("path", "bytes", "lines", "copy", "elsewhere")
 
     def __init__(self, deadline: float = 600.0, clock: Clock | None = None) -> None:
         self.deadline = deadline
@@ -36,77 +36,117 @@ class LogCollector:
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
         """`bytes` is the size when the capture began; `copy` tells when not all of it is in the copy."""
+        elsewhere = Fact.measured(context.log_hint or None)
         if context.log is None:
-            return dict.fromkeys(self.fields, Fact.unavailable("no log was named"))
-        # Without O_NONBLOCK opening a named pipe would wait for a writer.
-        descriptor = os.open(context.log, os.O_RDONLY | os.O_NONBLOCK)
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
-            return dict.fromkeys(self.fields, Fact.unavailable(f"{context.log} is not a regular file"))
-        with os.fdopen(descriptor, "rb") as log:
-            facts = {
-                "path": Fact.measured(context.redactor.text(str(context.log))),
-                "bytes": Fact.measured(status.st_size),
-            }
-            if context.folder is None:
-                reason = Fact.unavailable("nothing is written in this capture")
-                return {**facts, "lines": reason, "copy": reason}
-            return {**facts, **self._copy(log, status.st_size, context, context.folder / COPY_NAME)}
+            missing = Fact.unavailable(context.log_hint or NO_LOG)
+            return {**dict.fromkeys(self.fields, missing), "elsewhere": elsewhere}
+        facts = {"path": Fact.measured(context.redactor.text(context.log.name)), "elsewhere": elsewhere}
+        if context.folder is None:
+            reason = Fact.unavailable("nothing is written in this capture")
+            return {**facts, "bytes": reason, "lines": reason, "copy": reason}
+        return {**facts, **self._copy(context.log, context, context.folder / COPY_NAME)}
 
-    def _copy(self, log: BinaryIO, size: int, context: Context, target: Path) -> Mapping[str, Fact]:
-        until = self._clock.monotonic() + self.deadline * _SHARE_FOR_COPYING
-        reader = _Lines(log, size, lambda: self._clock.monotonic() < until)
+    def _copy(self, log: LogSource, context: Context, target: Path) -> Mapping[str, Fact]:
+        until = self._clock.monotonic() + self.deadline * _SHARE_OF_TIME
+        chunks = log.chunks()
+        first = next(chunks, b"")  # what cannot be read leaves no empty archive behind
+        reader = _Lines(first, chunks, lambda: self._clock.monotonic() < until)
         with target.open("xb") as raw, gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as archive:
             for line in context.redactor.lines(reader):
                 archive.write(line.encode("utf-8", "surrogateescape"))
-        if reader.read == size:
-            return {"lines": Fact.measured(reader.lines), "copy": Fact.measured(COPY_NAME)}
-        why = "the log was truncated while it was copied" if reader.ended else "the time for copying was over"
-        partial = Fact.measured(COPY_NAME, f"only the first {reader.read} of {size} bytes: {why}")
-        return {"lines": Fact.measured(reader.lines, "of the part that was copied"), "copy": partial}
+        size = log.size if log.size is not None else reader.read
+        facts = {"bytes": Fact.measured(size), "lines": Fact.measured(reader.lines)}
+        if reader.whole and reader.read == size:
+            return {**facts, "copy": Fact.measured(COPY_NAME)}
+        why = "the log was truncated while it was copied" if reader.whole else "the time for copying was over"
+        of = f" of {size}" if log.size is not None else ""
+        partial = Fact.measured(COPY_NAME, f"only the first {reader.read}{of} bytes: {why}")
+        return {**facts, "lines": Fact.measured(reader.lines, "of the part that was copied"), "copy": partial}
 
 
 class _Lines:
-    """The lines of the first `size` bytes, undecodable bytes kept; counts what it has read."""
+    """The lines of a log, undecodable bytes kept; counts what it has read. `whole`: the source had no more."""
 
-    def __init__(self, log: BinaryIO, size: int, may_go_on: Callable[[], bool]) -> None:
+    def __init__(self, first: bytes, chunks: Iterator[bytes], may_go_on: Callable[[], bool]) -> None:
         self.read = 0
         self.lines = 0
-        self.ended = False
-        self._log, self._size, self._may_go_on = log, size, may_go_on
+        self.whole = False
+        self._first, self._chunks, self._may_go_on = first, chunks, may_go_on
+        self._last = b"\n"
 
     def __iter__(self) -> Iterator[str]:
-        while self.read < self._size and self._may_go_on():
-            line = self._log.readline(min(_LONGEST_LINE, self._size - self.read))
-            if not line:
-                self.ended = True
-                return
-            self.read += len(line)
-            self.lines += line.endswith(b"\n") or self.read == self._size
+        for line in lines_of(self._bytes()):
+            self.lines += line.endswith(b"\n")
+            self._last = line
             yield line.decode("utf-8", "surrogateescape")
+        self.lines += not self._last.endswith(b"\n")
 
-
-def _diagnose(path: Path) -> Mapping[str, Any]:
-    from repro.triage import triage_file
-
-    return triage_file(path).as_json()
+    def _bytes(self) -> Iterator[bytes]:
+        chunk = self._first
+        while chunk:
+            if not self._may_go_on():
+                return
+            self.read += len(chunk)
+            yield chunk
+            chunk = next(self._chunks, b"")
+        self.whole = True
 
 
 class TriageCollector:
-    """The first failing stage and the root line; `diagnose` reads a log file into the JSON shape of a diagnosis."""
+    """The first failing stage and the root line; `new` makes what is fed with the log."""
 
     name = "triage"
     deadline = 120.0
     fields = ("diagnosis",)
 
-    def __init__(self, diagnose: Callable[[Path], Mapping[str, Any]] = _diagnose) -> None:
-        self._diagnose = diagnose
+    def __init__(self, new: Callable[[], Triage] = Triage, clock: Clock | None = None) -> None:
+        self._new = new
+        self._clock = clock or SystemClock()
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
         """`diagnosis` has the keys of `repro triage --json`."""
         if context.log is None:
-            return {"diagnosis": Fact.unavailable("no log was named")}
-        if not context.log.is_file():
-            return {"diagnosis": Fact.unavailable(f"{context.log} is not a regular file")}
-        return {"diagnosis": Fact.measured(context.redactor.json(self._diagnose(context.log)))}
+            return {"diagnosis": Fact.unavailable(context.log_hint or NO_LOG)}
+        until = self._clock.monotonic() + self.deadline * _SHARE_OF_TIME
+        triage = self._new()
+        read = 0
+        whole = True
+        for chunk in both_ends(context.log):
+            if self._clock.monotonic() >= until:
+                whole = False
+                break
+            triage.feed(chunk)
+            read += len(chunk)
+        triage.finish()
+        diagnosis = context.redactor.json(triage.diagnose(exit_evidence(context)).as_json())
+        return {"diagnosis": Fact.measured(diagnosis, self._how(context.log, read, whole))}
+
+    def _how(self, log: LogSource, read: int, whole: bool) -> str:
+        if not whole:
+            return f"only the first {read} bytes were read: the time for reading was over"
+        if log.size is not None and log.size > _HEAD + _TAIL:
+            return f"the first {_HEAD} and the last {_TAIL} bytes of {log.size} were read, lines between only counted"
+        return ""
+
+
+def exit_evidence(context: Context) -> ExitEvidence | None:
+    """How a container has ended, which its log does not tell; None where it runs or none was named."""
+    state = context.container["State"] if context.container is not None else {}
+    if not state or state.get("Running"):
+        return None
+    return ExitEvidence(code=state.get("ExitCode"), oom_killed=state.get("OOMKilled"))
+
+
+def both_ends(log: LogSource) -> Iterator[bytes]:
+    """The whole log, or of a very large file its ends, with line feeds in between that keep the numbers of lines."""
+    if log.size is None or log.size <= _HEAD + _TAIL:
+        yield from log.chunks()
+        return
+    at = 0
+    tail = log.size - _TAIL
+    for chunk in log.chunks():
+        before, at = at, at + len(chunk)
+        if before < _HEAD or before >= tail:
+            yield chunk
+        elif count := chunk.count(b"\n"):
+            yield b"\n" * count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from repro.domain.fingerprint import Fact
@@ -14,19 +15,50 @@ _SHOWN = (
     ("Kernel", "host.kernel"),
     ("System", "host.os"),
     ("Memory limit (cgroup)", "host.cgroup_memory_limit"),
+    ("NUMA", "host.numa"),
+    ("Shared memory", "host.shm_total"),
+    ("Disk of the model", "host.model_disk"),
     ("GPU driver", "gpu.driver_version"),
+    ("CUDA that the driver supports", "gpu.cuda_version"),
     ("GPUs", "gpu.devices"),
     ("GPU users", "gpu.processes"),
-    ("vLLM", "libraries.vllm"),
-    ("PyTorch", "libraries.torch"),
-    ("Image", "command.image_id"),
+    ("Kernel: Xid", "kernel.xids"),
+    ("Kernel: killed for memory", "kernel.oom_kills"),
+    ("Docker", "container.docker"),
+    ("Container runtime", "container.runtime"),
+    ("NVIDIA container toolkit", "container.toolkit"),
+    ("Container", "container.name"),
+    ("Container state", "container.state"),
+    ("Restarted", "container.restarted"),
+    ("Image", "container.image"),
+    ("Image id", "container.image_id"),
+    ("The tag now", "container.tag_now"),
+    ("Container limits", "container.limits"),
+    ("Mounts", "container.mounts"),
+    ("vLLM (as its Python sees it)", "inside.vllm"),
+    ("vLLM (as installed)", "libraries.vllm"),
+    ("PyTorch", "inside.torch"),
+    ("CUDA of PyTorch", "inside.cuda"),
+    ("NCCL", "inside.nccl"),
+    ("Build", "inside.build"),
+    ("Libraries mapped", "process.libraries"),
+    ("Ports", "process.ports"),
+    ("Processes", "process.children"),
     ("Model", "model_files.path"),
     ("Model revision", "model_files.revision"),
+    ("Model index", "model_files.index"),
+    ("Set by nobody, in force", "configuration.defaults"),
+    ("Cache in force", "configuration.cache"),
+    ("Requests served", "serving.requests"),
+    ("Longest prompts", "serving.longest_prompts"),
+    ("In work when it died", "serving.unfinished"),
     ("Log", "log.path"),
+    ("More of the log", "log.elsewhere"),
     ("Source", "source.trees"),
     ("Changed", "command.change"),
 )
 _LONGEST = 160
+_CHANGES = 20
 
 
 def page(snapshot: Snapshot) -> str:
@@ -34,11 +66,14 @@ def page(snapshot: Snapshot) -> str:
     seconds = snapshot.ended - snapshot.started
     parts = [
         f"# Snapshot {snapshot.id}",
-        f"Taken within {seconds:.1f} s. Every fact is labelled measured, declared or unavailable.",
+        f"Taken from {_moment(snapshot.started)} to {_moment(snapshot.ended)}, within {seconds:.1f} s. "
+        "Every fact is labelled measured, declared or unavailable.",
+        *(f"**Warning:** {warning}." for warning in snapshot.warnings),
         "## What failed",
         *_failure(snapshot.triage),
         "## Command",
         _command(snapshot),
+        *_changes(snapshot),
         "## Scene",
         "\n".join(["| Fact | Value | Evidence |", "|---|---|---|", *_rows(snapshot)]),
         "## Not seen",
@@ -47,6 +82,25 @@ def page(snapshot: Snapshot) -> str:
         ", ".join(f"{count} x {rule}" for rule, count in sorted(snapshot.masked.items())) or "No secret was met.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _changes(snapshot: Snapshot) -> list[str]:
+    """What differs from the snapshot before, pinned facts first."""
+    if snapshot.previous is None:
+        return []
+    pinned = [found for found in snapshot.changed if found.pinned]
+    lines = [f"- `{found.name}`: {_cell(_known(found.before))} -> {_cell(_known(found.now))}" for found in pinned]
+    more = [f"- and {len(lines) - _CHANGES} more"] if len(lines) > _CHANGES else []
+    text = "\n".join(lines[:_CHANGES] + more)
+    return [f"## Changed since {snapshot.previous}", text or "Nothing that should stay: memory and load alone moved."]
+
+
+def _known(fact: Fact | None) -> str:
+    return _text(fact.value) if fact is not None and fact.known else "not known"
 
 
 def _failure(triage: Any) -> list[str]:
@@ -64,7 +118,7 @@ def _command(snapshot: Snapshot) -> str:
     facts = snapshot.facts
     absent = Fact.unavailable("not collected")
     shell = facts.get("command", {}).get("shell", absent)
-    argv = facts.get("process", {}).get("argv", absent)
+    argv = next((f for f in (snapshot.fact("process.argv"), snapshot.fact("container.argv")) if f.known), absent)
     difference = facts.get("command", {}).get("difference", absent)
     if shell.known:
         text = _block(str(shell.value))
@@ -85,17 +139,16 @@ def _rows(snapshot: Snapshot) -> Iterable[str]:
     for title, name in _SHOWN:
         group, short = name.split(".")
         fact = snapshot.facts.get(group, {}).get(short)
-        if fact is not None and fact.known:
+        if fact is not None and fact.known and fact.value not in (None, [], {}):
             yield f"| {title} | {_cell(_text(fact.value))} | {fact.label} |"
 
 
 def _missing(snapshot: Snapshot) -> Iterable[str]:
     """One line for each reason, with the facts that it costs."""
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for name, reason in snapshot.missing.items():
-        by_reason.setdefault(reason, []).append(name)
-    for reason, names in by_reason.items():
-        group = names[0].split(".")[0]
+        by_reason.setdefault((name.split(".")[0], reason), []).append(name)
+    for (group, reason), names in by_reason.items():
         shown = f"{group} ({len(names)} facts)" if len(names) > 3 else ", ".join(names)
         yield f"- {shown}: {_cell(reason)}"
 

@@ -5,6 +5,7 @@ A tree that was named may be anyone's, so the hooks and the file monitor of its 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from repro.redact.redactor import Redactor
 from repro.snapshot.collector import Context, reason_of
 
 _MOST_FILES = 50  # names of changed files; the count is always given
+_LONGEST_DIFF = 200_000  # characters kept of what is not committed; its hash covers all
 _SAFE = ["core.fsmonitor=false", "core.hooksPath=/dev/null"]
 
 
@@ -25,10 +27,12 @@ class SourceCollector:
     fields = ("trees",)
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
-        """`trees`: [{path, commit, branch, dirty, changed, changed_count, untracked, remotes} or {path, reason}]."""
-        if not context.sources:
-            return {"trees": Fact.unavailable("no source tree was named")}
-        trees = [_tree(path, context.redactor) for path in context.sources]
+        """`trees`: [{path, commit, branch, dirty, changed, changed_count, untracked, diff, remotes} or {path,
+        reason}]."""
+        sources = tuple(dict.fromkeys((*context.sources, *mounted_trees(context.container))))
+        if not sources:
+            return {"trees": Fact.unavailable("no source tree was named, and none is mounted")}
+        trees = [_tree(path, context.redactor) for path in sources]
         return {"trees": Fact.measured(context.redactor.json(trees))}
 
 
@@ -57,8 +61,27 @@ def _state(repository: Any, redactor: Redactor) -> dict[str, Any]:
         "changed": changed[:_MOST_FILES],
         "changed_count": len(changed),
         "untracked": len(untracked),
+        **(_difference(repository, redactor) if changed and head.is_valid() else {}),
         "remotes": {remote.name: [redactor.url(url) for url in remote.urls] for remote in repository.remotes},
     }
+
+
+def _difference(repository: Any, redactor: Redactor) -> dict[str, Any]:
+    """What is not committed against HEAD, as git shows it, masked."""
+    text = str(repository.git.diff("HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"))
+    diff = redactor.text(text[:_LONGEST_DIFF])
+    return {
+        "diff": diff,
+        "diff_cut": len(text) > _LONGEST_DIFF,
+        "diff_sha256": hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest(),
+    }
+
+
+def mounted_trees(container: Mapping[str, Any] | None) -> tuple[Path, ...]:
+    """The folders of this host that are mounted into a container and are git checkouts."""
+    mounts = (container or {}).get("Mounts") or ()
+    places = [Path(str(mount.get("Source", ""))) for mount in mounts if mount.get("Type") == "bind"]
+    return tuple(place for place in places if (place / ".git").exists())
 
 
 def _why(error: Exception) -> str:

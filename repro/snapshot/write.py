@@ -12,33 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
-from repro.errors import WorkspaceUnusable
+from repro.domain.fingerprint import FactDifference, Fingerprint
+from repro.errors import InvalidFile, WorkspaceUnusable
 from repro.redact.redactor import Redactor
-from repro.snapshot.capture import Snapshot, snapshot_id
+from repro.snapshot.capture import Snapshot
 from repro.snapshot.page import page
 
 SCHEMA_VERSION = 1
-
-
-def new_folder(parent: Path, now: float) -> Path:
-    """Create the folder of a snapshot begun at `now` (Unix seconds); a second one in that second gets `-2`."""
-    name = snapshot_id(now)
-    number = 1
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            folder = parent / (name if number == 1 else f"{name}-{number}")
-            try:
-                folder.mkdir(mode=0o700)
-            except FileExistsError:
-                number += 1
-            else:
-                return folder
-    except OSError as error:
-        raise WorkspaceUnusable(
-            f"The snapshot cannot be written to {parent}: {error.strerror or error}.",
-            "Choose another workspace, or make this one writable.",
-        ) from error
+FINGERPRINT, FACTS, PAGE = "fingerprint.json", "snapshot.json", "SNAPSHOT.md"
 
 
 def write_snapshot(snapshot: Snapshot, folder: Path, redactor: Redactor) -> tuple[Path, ...]:
@@ -47,10 +28,10 @@ def write_snapshot(snapshot: Snapshot, folder: Path, redactor: Redactor) -> tupl
     Raises WorkspaceUnusable when one of them exists or cannot be written.
     """
     documents = {
-        "fingerprint.json": _text(redactor.json(fingerprint_document(snapshot))),
+        FINGERPRINT: _text(redactor.json(fingerprint_document(snapshot))),
         # The counts carry rules such as `password` as keys, whose numbers would be masked for their names.
-        "snapshot.json": _text({**redactor.json(snapshot_document(snapshot)), "masked": dict(snapshot.masked)}),
-        "SNAPSHOT.md": redactor.text(page(snapshot)),
+        FACTS: _text({**redactor.json(snapshot_document(snapshot)), "masked": dict(snapshot.masked)}),
+        PAGE: redactor.text(page(snapshot)),
     }
     for name, text in documents.items():
         try:
@@ -81,9 +62,34 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
             group: {name: fact.as_json() for name, fact in sorted(members.items())}
             for group, members in snapshot.facts.items()
         },
+        "taken": dict(snapshot.taken),
+        "warnings": list(snapshot.warnings),
+        "previous": snapshot.previous,
+        "changed": [_difference(found) for found in snapshot.changed],
         "missing": dict(snapshot.missing),
         "masked": dict(snapshot.masked),
     }
+
+
+def _difference(found: FactDifference) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "pinned": found.pinned,
+        "before": found.before.as_json() if found.before is not None else None,
+        "now": found.now.as_json() if found.now is not None else None,
+    }
+
+
+def read_fingerprint(folder: Path) -> Fingerprint:
+    """The fingerprint that a snapshot's folder holds. Raises InvalidFile where it cannot be read."""
+    path = folder / FINGERPRINT
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["version"] != SCHEMA_VERSION:
+            raise InvalidFile(f"{path}: version {document['version']!r} is not {SCHEMA_VERSION}", "use a newer repro")
+        return Fingerprint.from_json(document)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidFile(f"{path}: no fingerprint of a snapshot: {error}", "name another snapshot") from error
 
 
 def _head(schema: str) -> dict[str, Any]:

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from repro.domain.failure import Family
 from repro.domain.fingerprint import Fact
+from repro.domain.stage import Stage
 from repro.redact.redactor import Redactor
+from repro.snapshot.capture import capture
 from repro.snapshot.collector import Context
 from repro.snapshot.log import COPY_NAME, LogCollector, TriageCollector
+from repro.snapshot.log_source import CHUNK, FileLog
+from repro.triage import Diagnosis, ExitEvidence, Triage
 from tests.fakes.clock import FakeClock
 
 SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9c"
@@ -24,7 +29,7 @@ def copied(folder: Path) -> bytes:
 
 def collect(log: Path, folder: Path, collector: LogCollector | None = None) -> dict[str, Fact]:
     folder.mkdir(exist_ok=True)
-    return dict((collector or LogCollector()).collect(Context(Redactor(), log=log, folder=folder)))
+    return dict((collector or LogCollector()).collect(Context(Redactor(), log=FileLog(log), folder=folder)))
 
 
 def test_the_copy_keeps_every_byte_but_the_secret(tmp_path: Path) -> None:
@@ -64,7 +69,7 @@ def test_what_is_appended_during_the_copy_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_log_that_is_truncated_meanwhile_says_so(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    log.write_text("line\n" * 100_000)
+    log.write_text("line\n" * 500_000)
 
     class Truncating(FakeClock):
         def monotonic(self) -> float:
@@ -73,26 +78,33 @@ def test_a_log_that_is_truncated_meanwhile_says_so(tmp_path: Path) -> None:
 
     facts = collect(log, tmp_path / "out", LogCollector(clock=Truncating()))
     assert "truncated while it was copied" in facts["copy"].reason
+    assert facts["bytes"].value == 2_500_000
 
 
 def test_the_copy_ends_properly_when_its_time_is_over(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    log.write_text("line\n" * 100)
+    log.write_bytes(b"line\n" * (10 * CHUNK // 5))
 
     class Passing(FakeClock):
         def monotonic(self) -> float:
             self.passed += 1.0
             return self.passed
 
-    facts = collect(log, tmp_path / "out", LogCollector(deadline=10.0, clock=Passing()))
-    assert copied(tmp_path / "out") == b"line\n" * 8
-    assert facts["copy"].reason == "only the first 40 of 500 bytes: the time for copying was over"
+    facts = collect(log, tmp_path / "out", LogCollector(deadline=5.0, clock=Passing()))
+    assert len(copied(tmp_path / "out")) == 4 * CHUNK
+    assert facts["copy"].reason.startswith(f"only the first {4 * CHUNK} of ")
+    assert facts["copy"].reason.endswith("bytes: the time for copying was over")
 
 
 def test_a_named_pipe_or_a_folder_is_no_log(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert "not a regular file" in collect(tmp_path / "pipe", tmp_path / "out")["copy"].reason
-    assert "not a regular file" in collect(tmp_path, tmp_path / "out")["copy"].reason
+    for place in (tmp_path / "pipe", tmp_path):
+        snapshot = capture(
+            Context(Redactor(), log=FileLog(place), folder=tmp_path), [LogCollector(), TriageCollector()]
+        )
+        assert "not a regular file" in snapshot.missing["log.copy"]
+        assert "not a regular file" in snapshot.missing["triage.diagnosis"]
+    assert not (tmp_path / COPY_NAME).exists()
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +127,14 @@ def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypa
 
 def test_triage_is_kept_masked(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    log.write_text("x")
-    collector = TriageCollector(lambda path: {"stage": "serving", "root_line": f"bad {SECRET} in {path.name}"})
-    facts = collector.collect(Context(Redactor(), log=log))
-    assert facts["diagnosis"].value == {"stage": "serving", "root_line": "bad ***masked:hf_token:1*** in server.log"}
+    log.write_text(f"ValueError: bad {SECRET} in a bare traceback\n")
+
+    class Known(Triage):
+        def diagnose(self, exit: ExitEvidence | None = None) -> Diagnosis:
+            return Diagnosis(Stage.SERVING, Family.OTHER, root_line=f"bad {SECRET}")
+
+    facts = TriageCollector(Known).collect(Context(Redactor(), log=FileLog(log)))
+    assert facts["diagnosis"].value["root_line"] == "bad ***masked:hf_token:1***"
 
 
 def test_the_real_triage_reads_a_failing_start(tmp_path: Path) -> None:
@@ -129,6 +145,6 @@ def test_the_real_triage_reads_a_failing_start(tmp_path: Path) -> None:
         '(APIServer pid=1)   File "/x/vllm/entrypoints/cli/main.py", line 73, in main\n'
         "(APIServer pid=1) OSError: [Errno 98] Address already in use\n"
     )
-    diagnosis = TriageCollector().collect(Context(Redactor(), log=log))["diagnosis"].value
+    diagnosis = TriageCollector().collect(Context(Redactor(), log=FileLog(log)))["diagnosis"].value
     assert diagnosis["stage"] == "api_ready"
     assert diagnosis["family"] == "port_in_use"

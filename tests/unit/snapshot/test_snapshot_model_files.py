@@ -10,7 +10,8 @@ import pytest
 from repro.domain.command import parse
 from repro.redact.redactor import Redactor
 from repro.snapshot.collector import Context
-from repro.snapshot.model_files import ModelFilesCollector, find_model
+from repro.snapshot.model_files import ModelFilesCollector
+from repro.snapshot.model_place import find_model
 
 
 @pytest.fixture

@@ -14,14 +14,18 @@ import git
 import pytest
 
 from repro.domain.command import parse
+from repro.domain.failure import Family
 from repro.domain.fingerprint import Fingerprint
+from repro.domain.stage import Stage
 from repro.errors import WorkspaceUnusable
 from repro.redact.redactor import Redactor
+from repro.session.workspace import Workspace
 from repro.snapshot.capture import capture, default_collectors
 from repro.snapshot.collector import Context
 from repro.snapshot.log import TriageCollector
-from repro.snapshot.write import new_folder, write_snapshot
-from tests.fakes.clock import FakeClock
+from repro.snapshot.log_source import FileLog
+from repro.snapshot.write import write_snapshot
+from repro.triage import Diagnosis, ExitEvidence, Triage
 
 KEY_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"
 KNOWN = "the-callers-own-secret"
@@ -86,6 +90,14 @@ def log_text() -> str:
     )
 
 
+class Known(Triage):
+    """Knows the answer: a root line that holds a secret."""
+
+    def diagnose(self, exit: ExitEvidence | None = None) -> Diagnosis:
+        line = log_text().splitlines()[10]
+        return Diagnosis(Stage.ENGINE_INIT, Family.OTHER, root_line_no=11, root_line=line)
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     s = SECRETS
@@ -111,19 +123,18 @@ def written(tmp_path: Path) -> Path:
     try:
         process.stdout.readline()
         redactor = Redactor({"CALLERS_SECRET": KNOWN})
-        folder = new_folder(tmp_path / "snapshots", 1_800_000_000)
+        folder = Workspace.open(tmp_path).new("snapshots", 1_800_000_000)
         context = Context(
             redactor=redactor,
             folder=folder,
             pid=process.pid,
             command=parse(["env", f"WANDB_API_KEY={s['environment of the command']}", "vllm", *argv]),
             minimal=parse(["vllm", "serve", "m", "--api-key", s["flag in the minimal command"]]),
-            log=log,
+            log=FileLog(log),
             sources=(tmp_path / "tree",),
             change=f"set password={s['what was changed']} on {KNOWN}",
         )
-        root = {"stage": "engine_init", "family": "other", "root_line_no": 11, "root_line": log_text().splitlines()[10]}
-        collectors = [TriageCollector(lambda _: root) if c.name == "triage" else c for c in default_collectors()]
+        collectors = [TriageCollector(Known) if c.name == "triage" else c for c in default_collectors()]
         write_snapshot(capture(context, collectors), folder, redactor)
     finally:
         process.kill()
@@ -148,7 +159,7 @@ def test_what_is_written_can_be_read_again(written: Path) -> None:
     document = json.loads((written / "snapshot.json").read_text())
     assert document["schema"] == "repro/snapshot"
     assert document["version"] == 1
-    assert document["id"] == written.name == "20270115T080000Z"
+    assert document["id"] == written.name == "20270115-080000"
     assert document["facts"]["process"]["environment"]["value"]["MY_SERVICE_TOKEN"].startswith("***masked:")
     assert document["masked"]["hf_token"] >= 1
     difference = {d["name"]: d for d in document["facts"]["command"]["difference"]["value"]}
@@ -174,20 +185,8 @@ def test_nothing_is_overwritten(written: Path) -> None:
     assert (written / "snapshot.json").read_bytes() == before
 
 
-def test_two_snapshots_in_one_second_get_two_folders(tmp_path: Path) -> None:
-    clock = FakeClock()
-    names = [new_folder(tmp_path, clock.now()).name for _ in range(3)]
-    assert names == ["20270115T080000Z", "20270115T080000Z-2", "20270115T080000Z-3"]
-
-
-def test_a_workspace_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WorkspaceUnusable, match="cannot be written"):
-        new_folder(tmp_path / "file" / "snapshots", 0.0)
-
-
 def test_odd_bytes_in_an_argument_list_are_written(tmp_path: Path) -> None:
-    folder = new_folder(tmp_path, 0.0)
+    folder = Workspace.open(tmp_path).new("snapshots", 0.0)
     context = Context(Redactor(), folder=folder, change="\udcff odd")
     write_snapshot(capture(context), folder, Redactor())
     assert "odd" in (folder / "SNAPSHOT.md").read_text()

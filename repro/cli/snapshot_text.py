@@ -1,0 +1,117 @@
+"""The ten lines about a snapshot: what failed, what could not be seen and who could, who else is there, what next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from repro.snapshot.capture import Snapshot
+from repro.snapshot.write import PAGE
+
+_LONGEST = 200
+_NAMED = 3  # facts, differences and neighbours named in a line; the page has all
+# A fact is not there because nothing of the kind was named; that is no gap in what could be seen.
+_NOT_ASKED = (
+    "no ",
+    "nothing ",
+    "not ",
+    "the process runs in no container",
+    "a plain folder",
+    "--concurrency",
+    "weights are",
+)
+_PRIVILEGE = ("needs", "permission", "takes root", "may you use")
+
+
+def ten_lines(
+    snapshot: Snapshot, folder: Path, subject: str, breaks: Sequence[str] | None, next_command: str
+) -> list[str]:
+    """The lines; `breaks` are the broken links of the compatibility chain, None where nobody checked."""
+    seconds = snapshot.ended - snapshot.started
+    masked = sum(snapshot.masked.values())
+    lines = [
+        f"{subject}: {folder}",
+        *_failure(snapshot),
+        f"not seen: {_missing(snapshot, folder)}",
+        *([] if breaks is None else [f"recipe: {_some(breaks) or 'no broken link'}"]),
+        f"neighbours on the GPUs: {_neighbours(snapshot)}",
+        *_changed(snapshot),
+        *(f"warning: {warning}" for warning in snapshot.warnings),
+        f"taken within {seconds:.1f} s; secrets masked: {masked}",
+        f"next: {next_command}",
+    ]
+    return [_line(line) for line in lines]
+
+
+def _failure(snapshot: Snapshot) -> list[str]:
+    state = snapshot.fact("container.state")
+    ended = ""
+    if state.known and not state.value["running"]:
+        killed = ", killed for memory" if state.value["oom_killed"] else ""
+        ended = f" (the container ended with {state.value['exit_code']}{killed})"
+    triage: Any = snapshot.triage
+    if triage is None:
+        reason = snapshot.fact("triage.diagnosis").reason
+        return [f"stage: not known, {reason}{ended}"]
+    if triage["stage"] == "none":
+        return [f"stage: none, the log tells of no failure{ended}"]
+    return [
+        f"stage: {triage['stage']}/{triage['family']}{ended}",
+        f"root: line {triage['root_line_no']}: {str(triage['root_line'] or '').strip()}",
+    ]
+
+
+def _missing(snapshot: Snapshot, folder: Path) -> str:
+    """What is missing for want of a privilege first; the facts of one collector that share a reason are one."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, reason in snapshot.missing.items():
+        groups.setdefault((name.split(".")[0], reason), []).append(name)
+    told = [(names[0] if len(names) == 1 else group, reason) for (group, reason), names in groups.items()]
+    told = [(name, reason) for name, reason in told if not reason.startswith(_NOT_ASKED)]
+    told.sort(key=lambda each: not any(word in each[1] for word in _PRIVILEGE))
+    shown = [f"{name} ({reason})" if len(reason) < _LONGEST // 2 else name for name, reason in told[:_NAMED]]
+    more = f"; {len(told) - _NAMED} more in {folder / PAGE}" if len(told) > _NAMED else ""
+    return "; ".join(shown) + more if shown else "nothing that was asked for"
+
+
+def _neighbours(snapshot: Snapshot) -> str:
+    fact = snapshot.fact("gpu.processes")
+    if not fact.known:
+        return f"not known, {fact.reason}"
+    own = {snapshot.fact("process.pid").value, *(c["pid"] for c in snapshot.fact("process.children").value or ())}
+    container = snapshot.fact("container.id").value
+    others = [p for p in fact.value if p["pid"] not in own and not (container and p.get("container") == container)]
+    shown = [
+        f"pid {p['pid']} on GPU {p['gpu']} ({(p['memory'] or 0) / 2**30:.1f} GiB): {p['command'] or 'not visible'}"
+        for p in others
+    ]
+    return _some(shown) or "none"
+
+
+def _changed(snapshot: Snapshot) -> list[str]:
+    if snapshot.previous is None:
+        return []
+    names = [found.name for found in snapshot.changed if found.pinned]
+    return [f"changed since {snapshot.previous}: {_some(names) or 'nothing that should stay'}"]
+
+
+def price(launches: tuple[int, int], most: int, launch_minutes: float, gpus: int) -> str:
+    """What a search costs, as one half sentence."""
+    least, typical = launches
+    minutes = most * launch_minutes
+    hours = f"{minutes * gpus / 60:.1f} GPU-hours" if gpus else "no GPU"
+    return (
+        f"{least} to {typical} launches if one setting alone is the cause, "
+        f"at most {most:,} ({minutes:.0f} min, {hours})"
+    )
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return "; ".join(words[:_NAMED]) + more
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
