@@ -9,6 +9,8 @@ import click
 # name: (module, one line for `repro --help`), in the order in which they are used.
 COMMANDS: dict[str, tuple[str, str]] = {
     "snapshot": ("repro.cli.snapshot", "Freeze the scene right after a failure."),
+    "check": ("repro.cli.check", "Say whether the environment can work at all, and name the first broken link."),
+    "diff": ("repro.cli.diff", "Say what differs between two snapshots, most telling first."),
     "triage": ("repro.cli.triage", "Name the first failing stage and the root line of a log."),
     "init": ("repro.cli.init", "Write a scenario from a production command."),
     "run": ("repro.cli.run", "Start vLLM once; name the first failing stage, or say it is ready and answers."),

@@ -213,6 +213,12 @@ def origin_of(node: Node, asked: ImageConditions, declared: SelfBuilt | None) ->
     return Origin(tuple(official), tuple(own))
 
 
+def origin_kind(nodes: Sequence[Node], asked: ImageConditions, declared: SelfBuilt | None) -> str:
+    """Either "official", "self-built", "mixed" or "unknown": what a record of these nodes is a record of."""
+    kinds = {kind for node in nodes for kind in _kinds(origin_of(node, asked, declared))}
+    return "mixed" if len(kinds) > 1 else next(iter(kinds), "unknown")
+
+
 def build_commit(node: Node) -> Fact:
     """The commit that the image says it was built from: its label, or the variable that the image sets."""
     for key in _COMMIT_LABELS:
