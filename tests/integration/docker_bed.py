@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import secrets
+import struct
 import subprocess
 import sys
 import tarfile
@@ -17,13 +18,19 @@ from repro.domain.command.container import Container
 from repro.domain.command.flag import Flag
 
 ROOT = Path(__file__).parents[2]
+# The header of a program for ARM (machine 183 of the ELF standard), which no other processor loads.
+_ARM_PROGRAM = (
+    b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, 0, 64, 0, 0, 64, 56, 0, 64, 0, 0)
+)
 _FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
-    "etc/group": "root:x:0:\n",
-    "etc/nsswitch.conf": "hosts: files dns\n",
-    "etc/not-a-program": "#!/bin/sh\n",
-    "etc/no-interpreter": "#!/no/such/interpreter\n",
+    "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\n",
+    "etc/group": b"root:x:0:\n",
+    "etc/nsswitch.conf": b"hosts: files dns\n",
+    "etc/not-a-program": b"#!/bin/sh\n",
+    "etc/no-interpreter": b"#!/no/such/interpreter\n",
+    "etc/arm-program": _ARM_PROGRAM,
 }
+_EXECUTABLE = ("etc/no-interpreter", "etc/arm-program")
 
 
 def docker(*words: str, stdin: bytes | None = None) -> str:
@@ -41,11 +48,10 @@ def no_daemon() -> str | None:
 
 
 @contextmanager
-def thin_image(platform: str | None = None) -> Iterator[str]:
+def thin_image() -> Iterator[str]:
     """The reference of an image that exists as long as this context."""
     reference = f"repro-thin:{secrets.token_hex(4)}"
-    words = ("import", *(("--platform", platform) if platform else ()), "-", reference)
-    docker(*words, stdin=_tar())
+    docker("import", "-", reference, stdin=_tar())
     try:
         yield reference
     finally:
@@ -63,10 +69,10 @@ def _tar() -> bytes:
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
             tar.addfile(link)
-        for name, text in _FILES.items():
+        for name, content in _FILES.items():
             file = tarfile.TarInfo(name)
-            file.size, file.mode = len(text), 0o755 if name == "etc/no-interpreter" else 0o644
-            tar.addfile(file, io.BytesIO(text.encode()))
+            file.size, file.mode = len(content), 0o755 if name in _EXECUTABLE else 0o644
+            tar.addfile(file, io.BytesIO(content))
     return held.getvalue()
 
 
