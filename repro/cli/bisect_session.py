@@ -12,7 +12,7 @@ from repro.cli.bisect_text import plan_text, result_text
 from repro.cli.options import Source, Waits, Wanted
 from repro.cli.output import print_json, talk
 from repro.cli.production import ready_scene
-from repro.cli.progress import Lines
+from repro.cli.progress import watching
 from repro.cli.wiring import (
     JOURNAL,
     begin_session,
@@ -90,8 +90,8 @@ def _run(workspace: Workspace, folder: Path, scene: Scene, budget: Budget, waits
     cost = plan_search(scene.variables, SearchOptions(scene.precision))
     launches, minutes = budget
     limits = Limits(launches, None if minutes is None else minutes * 60)
-    observer = Lines(talk, cost.typical_launches[1])
-    finished = run_session(workspace, folder, limits, waits, observer, scene)
+    with watching(cost.typical_launches[1]) as observer:
+        finished = run_session(workspace, folder, limits, waits, observer, scene)
     if as_json:
         print_json("bisect", summary(finished.events, str(folder)))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+import traceback
 from contextlib import suppress
 from types import FrameType
 
@@ -35,7 +36,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _as_interrupt)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup, which wants it to go on
         signal.signal(signal.SIGHUP, _as_interrupt)
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except Exception:
+        # Python would end with 1, which says that vLLM failed: a `git bisect run` would blame a commit for our defect.
+        traceback.print_exc()
+        click.echo("repro: this is a defect of repro itself, and says nothing about vLLM", err=True)
+        code = EXIT_COULD_NOT_TEST
     with suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.exit(code)

@@ -1,41 +1,84 @@
-"""Shows how a launch and a search go on: a line an event, in words that stand alone in a log file."""
+"""Shows how a launch and a search go on: on a terminal a ladder, else a line an event that stands alone in a log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from typing_extensions import assert_never
 
-from repro.cli.output import seconds
+from repro.cli.output import seconds, talk
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.stage import Stage
 from repro.domain.trial import Answer
 from repro.domain.variable import shown
 from repro.runner.port import Ended, StageReached, Waiting
-from repro.trial.progress import Asked, Event, Note, TrialFinished, TrialStarted
+from repro.triage.framing import frame
+from repro.trial.progress import Asked, Event, Note, Observer, TrialFinished, TrialStarted
 
 
-class Lines:
-    """An observer that says one line for everything a person waits for. `most` is the plan's bound on launches."""
+@contextmanager
+def watching(typical_launches: int | None = None) -> Iterator[Observer]:
+    """An observer that shows what it is told on stderr, in the way that suits where stderr goes."""
+    if not draws(sys.stderr.isatty(), os.environ):
+        yield Lines(talk, typical_launches)
+        return
+    from repro.cli.ladder import Ladder, stderr_console  # loads rich
 
-    def __init__(self, say: Callable[[str], None], typical_launches: int | None = None) -> None:
-        self._say = say
-        self._typical = typical_launches
+    with Ladder(stderr_console(), time.monotonic, typical_launches) as ladder:
+        yield ladder
+
+
+def draws(terminal: bool, environment: Mapping[str, str]) -> bool:
+    """Whether a ladder can be redrawn in place."""
+    return terminal and environment.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+class Remaining:
+    """About what is left of a search, from its own launches. `typical`: how many launches such a search takes."""
+
+    def __init__(self, typical: int | None) -> None:
+        self._typical = typical
         self._launches = 0
         self._launch_seconds: list[float] = []
 
+    def count(self, answer: Answer) -> None:
+        self._launches += answer.cost.launches
+        if answer.cost.launches == 1:
+            self._launch_seconds.append(answer.cost.seconds)
+
+    def words(self) -> str:
+        """Empty before the first launch, and once the search takes longer than is typical."""
+        left = 0 if self._typical is None else self._typical - self._launches
+        if left <= 0 or not self._launch_seconds:
+            return ""
+        mean = sum(self._launch_seconds) / len(self._launch_seconds)
+        return f"about {left} more launch{'' if left == 1 else 'es'}, {seconds(left * mean)}"
+
+
+class Lines:
+    """An observer that says one line for everything a person waits for."""
+
+    def __init__(self, say: Callable[[str], None], typical_launches: int | None = None) -> None:
+        self._say = say
+        self._remaining = Remaining(typical_launches)
+
     def told(self, event: Event) -> None:
         match event:
-            case Asked():
+            case Asked() | Waiting():
                 pass
-            case TrialStarted(number, trial, reason, launches):
+            case TrialStarted(number, _, _, launches):
                 where = "new server" if launches else "warm server"
-                self._say(f"[{number:3d}] {trial.purpose}: {reason} ({where}){self._left()}")
+                left = self._remaining.words()
+                self._say(f"[{number:3d}] {trial_title(event)} ({where})" + (f", {left}" if left else ""))
             case TrialFinished(_, _, answer, again):
-                self._count(answer)
+                self._remaining.count(answer)
                 more = ", tried again" if again else ""
-                cost = f"{seconds(answer.cost.seconds)}"
-                self._say(f"      {outcome_words(answer.outcome)}{_of(answer)}, {cost}{more}")
+                cost = seconds(answer.cost.seconds)
+                self._say(f"      {outcome_words(answer.outcome)}{requests_words(answer)}, {cost}{more}")
             case StageReached(Stage.SERVING, _):
                 pass  # the same moment as api_ready; whether it serves is what the requests tell
             case StageReached(stage, passed):
@@ -43,27 +86,16 @@ class Lines:
             case Ended(ready, reason, passed):
                 if not ready:
                     self._say(f"      not ready after {seconds(passed)}: {reason}")
-            case Waiting():
-                pass
             case Note(text):
                 self._say(f"note: {text}")
             case _:
                 assert_never(event)
 
-    def _count(self, answer: Answer) -> None:
-        self._launches += answer.cost.launches
-        if answer.cost.launches == 1:
-            self._launch_seconds.append(answer.cost.seconds)
 
-    def _left(self) -> str:
-        """About what is left, from this session's own launches; nothing before the first."""
-        if self._typical is None or not self._launch_seconds:
-            return ""
-        left = self._typical - self._launches
-        if left <= 0:
-            return ""
-        mean = sum(self._launch_seconds) / len(self._launch_seconds)
-        return f", about {left} more launches, {seconds(left * mean)}"
+def trial_title(event: TrialStarted) -> str:
+    """Why this trial is carried out; most reasons say their purpose themselves."""
+    purpose = event.trial.purpose.value
+    return event.reason if event.reason.startswith(purpose) else f"{purpose}: {event.reason}"
 
 
 def outcome_words(outcome: Outcome) -> str:
@@ -72,15 +104,17 @@ def outcome_words(outcome: Outcome) -> str:
         case Passed():
             return "passed"
         case Failed(failure):
-            root = (failure.root_line or failure.detail).strip()
-            return f"FAILED {failure.signature}" + (f": {_short(root)}" if root else "")
+            # Without what the logger puts before it: the room on one line is for what happened.
+            root = frame(failure.root_line).message if failure.root_line else failure.detail
+            return f"FAILED {failure.signature}" + (f": {_short(root)}" if root.strip() else "")
         case Unresolved(reason):
             return f"unresolved: {reason}"
         case _:
             assert_never(outcome)
 
 
-def _of(answer: Answer) -> str:
+def requests_words(answer: Answer) -> str:
+    """How many of the requests were answered as expected; empty where none was sent."""
     return f" ({shown(answer.sent - answer.missed)} of {shown(answer.sent)} requests)" if answer.sent else ""
 
 

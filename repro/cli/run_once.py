@@ -11,7 +11,7 @@ import click
 from repro.cli.options import Source, Waits, Wanted
 from repro.cli.output import VERSION, print_json, seconds, talk
 from repro.cli.production import ready_scene
-from repro.cli.progress import Lines, outcome_words
+from repro.cli.progress import outcome_words, watching
 from repro.cli.wiring import (
     LOGS,
     REQUESTS,
@@ -31,8 +31,10 @@ from repro.domain.stage import STARTUP_ORDER, Stage
 from repro.domain.trial import Fresh, Purpose, Trial
 from repro.errors import EXIT_COULD_NOT_TEST, EXIT_FAILURE_SEEN, EXIT_GOOD, Interrupted, UsageError
 from repro.machine.clock import SystemClock
+from repro.recipe.minimal import Derived
 from repro.recipe.write import from_scene
 from repro.session.codec import failure_to_json
+from repro.session.workspace import Workspace
 from repro.trial.carry import Carried, Carrier
 from repro.trial.keep import KeptRequests
 from repro.trial.progress import TrialFinished, TrialStarted
@@ -55,27 +57,17 @@ def run_once(
     derived = ready_scene(scenario, source, wanted, None)
     scene = derived.scene
     must_be_startable(scene)
-    clock = SystemClock()
-    with working("run", clock) as workspace:
+    with working("run", SystemClock()) as workspace:
         for note in derived.notes:
             talk(f"note: {note}")
-        redactor = redactor_for(scene.environment_from)
-        folder = workspace.new("runs", clock.now())
-        (folder / SCENARIO).write_text(from_scene(scene, notes=derived.notes, redactor=redactor), encoding="utf-8")
-        observer = Lines(talk)
-        read_facts = fingerprint_reader(scene, redactor)
-        bench = bench_for(scene, workspace, folder, redactor, observer, waits)
-        kept = KeptRequests(folder / REQUESTS, redactor)
-        carrier = Carrier(scene, bench, clock, redactor, read_facts, read_facts(), kept)
         end, purpose = (
             (scene.minimal_configuration, Purpose.MINIMAL_END)
             if minimal
             else (scene.production_configuration, Purpose.PRODUCTION_END)
         )
         trial = Trial(end, 0, None, purpose, Fresh.REQUIRED, stop_after=until)
-        observer.told(TrialStarted(1, trial, shell_line(scene.launch(end).command, redactor), True))
-        carried = _carried(carrier, trial)
-        observer.told(TrialFinished(1, trial, carried.answer))
+        folder = workspace.new("runs", SystemClock().now())
+        carried = _carried(derived, trial, workspace, folder, waits)
     document = _document(carried, folder)
     (folder / "run.json").write_text(
         json.dumps({"schema": "repro/run", "version": VERSION, **document}, ensure_ascii=False, indent=2) + "\n",
@@ -88,13 +80,26 @@ def run_once(
     return _exit_code(carried.answer.outcome, claimed)
 
 
-def _carried(carrier: Carrier, trial: Trial) -> Carried:
-    try:
-        return carrier.carry(trial)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; the server was stopped", "start again with the same command") from None
-    finally:
-        carrier.close()
+def _carried(derived: Derived, trial: Trial, workspace: Workspace, folder: Path, waits: Waits) -> Carried:
+    """The one launch, shown as it goes on; the server is stopped whatever happens."""
+    scene, clock = derived.scene, SystemClock()
+    redactor = redactor_for(scene.environment_from)
+    (folder / SCENARIO).write_text(from_scene(scene, notes=derived.notes, redactor=redactor), encoding="utf-8")
+    read_facts = fingerprint_reader(scene, redactor)
+    with watching() as observer:
+        bench = bench_for(scene, workspace, folder, redactor, observer, waits)
+        kept = KeptRequests(folder / REQUESTS, redactor)
+        carrier = Carrier(scene, bench, clock, redactor, read_facts, read_facts(), kept)
+        command = shell_line(scene.launch(trial.configuration).command, redactor)
+        observer.told(TrialStarted(1, trial, command, True))
+        try:
+            carried = carrier.carry(trial)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; the server was stopped", "start again with the same command") from None
+        finally:
+            carrier.close()
+        observer.told(TrialFinished(1, trial, carried.answer))
+    return carried
 
 
 def _document(carried: Carried, folder: Path) -> dict[str, Any]:
