@@ -43,7 +43,7 @@ def fitting_argv(name: str) -> list[str]:
 def fitting_values(name: str, node: int = 0) -> dict[str, Any]:
     """The measured facts of one node by dotted name."""
     recipe = find_recipe(name)
-    nodes, count, gpu, memory = HARDWARE[name]
+    _, count, gpu, memory = HARDWARE[name]
     platform = recipe.compatibility.platform or "cuda"
     build = {"cuda": "2.11.0+cu130", "rocm": "2.11.0+rocm7.1", "cpu": "2.13.0+cpu"}[platform]
     values: dict[str, Any] = {

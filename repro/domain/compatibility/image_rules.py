@@ -125,7 +125,7 @@ def _one_origin(nodes: Sequence[Node], asked: ImageConditions, declared: SelfBui
     def look(node: Node) -> Finding:
         origin = origin_of(node, asked, declared)
         if not origin.known:
-            return unknown("who built the image", node.image)
+            return unknown("who built this vLLM", node.image if node.in_container else node.vllm_version)
         signs = [*(f"official: {s}" for s in origin.official), *(f"self-built: {s}" for s in origin.self_built)]
         return Finding(HOLDS if len(kinds) == 1 else BROKEN, "; ".join(signs), _label(node, declared))
 
@@ -152,7 +152,7 @@ def _self_built(nodes: Sequence[Node], asked: ImageConditions, declared: SelfBui
     def look(node: Node) -> Finding:
         origin = origin_of(node, asked, declared)
         if not origin.known:
-            return unknown("who built the image", node.image)
+            return unknown("who built this vLLM", node.image if node.in_container else node.vllm_version)
         if not origin.self_built:
             return Finding(HOLDS, f"not self-built: {origin.official[0]}", _label(node, None))
         said = declared or SelfBuilt()

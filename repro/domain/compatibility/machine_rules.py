@@ -119,8 +119,8 @@ def _runtime_gpus(nodes: Sequence[Node]) -> RuleResult:
         given += [f"runtime {used}"] if used and "nvidia" in str(used) else []
         if given:
             return Finding(HOLDS, f"GPUs by {', '.join(given)}{_versions(node)}")
-        if request.known or devices.known:
-            return held(False, "the container was started without any GPU", request if request.known else devices)
+        if request.known and devices.known:
+            return held(False, "the container was started without any GPU", request)
         asked = node.command.container.gpus if node.command and node.command.container else None
         if asked is not None:
             return Finding(HOLDS, f"--gpus {asked}", Label.DECLARED)

@@ -14,7 +14,7 @@ from typing import Any
 
 from repro.domain.command import Command, FlagValue, parse
 from repro.domain.compatibility.chain import Place
-from repro.domain.fingerprint import Fact, Label
+from repro.domain.fingerprint import Fact
 from repro.errors import ReproError
 
 _LIBRARY = re.compile(r"/lib(?P<name>[a-zA-Z_-]+)\.so\.(?P<version>\d+(?:\.\d+)*)$")
@@ -97,11 +97,14 @@ class Node:
     @cached_property
     def environment(self) -> Fact:
         """Names and values of the server's environment, the written ones last; secrets are masked."""
-        found = self.fact("process.environment", "container.environment", "command.environment")
-        pairs = dict(self.command.environment) if self.command is not None else {}
+        found = self.fact("process.environment", "container.environment")
+        command = self.command
+        if not found.known and command is not None and command.container is not None:
+            return Fact.declared(dict(command.environment), "from the command; the image's own variables are not known")
+        found = found if found.known else self.fact("command.environment")
         if not found.known:
-            return Fact.declared(pairs, "from the command") if pairs else found
-        return Fact(dict(_pairs(found.value)) | pairs, found.label, found.reason)
+            return found
+        return Fact(dict(_pairs(found.value)) | dict(command.environment if command else ()), found.label, found.reason)
 
     @cached_property
     def command_fact(self) -> Fact:
@@ -188,12 +191,6 @@ class Node:
         if built:
             return Fact(f"{built[1]}.{built[2]}", self.torch.label, f"PyTorch {self.torch.value}")
         return asked
-
-
-def label_of(facts: Iterable[Fact]) -> Label:
-    """The label of what was decided from these facts: measured, else declared, else unavailable."""
-    labels = {fact.label for fact in facts if fact.known}
-    return next((label for label in (Label.MEASURED, Label.DECLARED) if label in labels), Label.UNAVAILABLE)
 
 
 def _pairs(value: Any) -> Iterable[tuple[str, str]]:

@@ -25,7 +25,7 @@ class Finding:
 
 def unknown(what: str, fact: Fact) -> Finding:
     """The finding of a rule whose fact is missing."""
-    return Finding(UNKNOWN, f"{what} is not known ({fact.reason or 'not collected'})", Label.UNAVAILABLE)
+    return Finding(UNKNOWN, f"{what}: not known ({fact.reason or 'not collected'})", Label.UNAVAILABLE)
 
 
 def held(holds: bool, seen: str, fact: Fact) -> Finding:
@@ -65,7 +65,7 @@ def on_every_node(
         id=id,
         link=link,
         outcome=outcome,
-        evidence=deciding[0][1].evidence if deciding else Label.UNAVAILABLE,
+        evidence=deciding[0][1].evidence if deciding and outcome is not UNKNOWN else Label.UNAVAILABLE,
         seen=_seen(deciding, many=len(nodes) > 1) if deciding else "no node's facts are there",
         wanted=wanted,
         mend={HOLDS: "", BROKEN: mend, UNKNOWN: learn}[outcome],
