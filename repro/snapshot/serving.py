@@ -23,7 +23,7 @@ from repro.snapshot.prometheus import read_series
 MOST_POINTS = 720  # two hours of ten-second lines; of a longer log the last ones
 LONGEST_PROMPTS = 5
 _PROMPTS_REMEMBERED = 2000  # requests before death among which the longest are looked for
-_LONGEST_LINE = 64 << 10
+_LONGEST_LINE = 16 << 20  # bytes; a million token ids take 7 MB
 _SHARE_OF_TIME = 0.9
 
 _STATISTICS = re.compile(rb"Avg prompt throughput: (?P<prompt>[\d.]+) tokens/s")
@@ -40,10 +40,11 @@ _NUMBERS: Mapping[str, re.Pattern[bytes]] = {
 }
 _PERCENT = ("kv_usage", "prefix_hit_rate")
 _ACCESS = re.compile(rb'"(?:POST|GET) (?P<path>/\S+) HTTP/[\d.]+" (?P<status>\d{3})')
-_RECEIVED = re.compile(rb"Received request (?P<id>[^:\s]+):")
+# With debug logging a line of details comes first, which alone has the token ids in newer versions.
+_RECEIVED = re.compile(rb"(?:(?P<received>Received request)|Request) (?P<id>[^:\s]+)(?: details)?: ")
 _TOKEN_IDS = re.compile(rb"prompt_token_ids: \[(?P<ids>[^\]]*)\]?")
 _DUMPED = re.compile(rb"req_id=(?P<id>[^,)]+),\s*prompt_token_ids_len=(?P<tokens>\d+)")
-_TELLING = (b"Avg prompt throughput", b"HTTP/", b"Received request", b"prompt_token_ids_len")
+_TELLING = (b"Avg prompt throughput", b"HTTP/", b"Received request", b"prompt_token_ids")
 _PREFILL_PATHS = ("/v1/", "/generate", "/inference/")
 
 
@@ -96,8 +97,8 @@ class _Reading:
         elif access := _ACCESS.search(line):
             if access["path"].decode("ascii", "replace").startswith(_PREFILL_PATHS):
                 self.statuses[access["status"].decode("ascii")] += 1
-        elif received := _RECEIVED.search(line):
-            self.received += 1
+        elif b"prompt_token_ids_len" not in line and (received := _RECEIVED.search(line)):
+            self.received += received["received"] is not None
             ids = _TOKEN_IDS.search(line)
             if ids and ids["ids"].strip():
                 self.prompts.append((ids["ids"].count(b",") + 1, _text(received["id"]), number))
