@@ -1,18 +1,17 @@
-"""`repro`: the command group, its errors and its signals."""
+"""`repro`: the command group, its errors and its exit codes."""
 
 from __future__ import annotations
 
 import errno
-import signal
 import sys
 import traceback
 from contextlib import suppress
-from types import FrameType
 
 import click
 
 from repro import __version__
 from repro.cli.lazy import LazyGroup
+from repro.cli.signals import Interrupts
 from repro.errors import EXIT_COULD_NOT_TEST, EXIT_INTERRUPTED, EXIT_USAGE, ReproError
 
 # What `git bisect run` must see for wrong usage: it takes 128 and above as "stop", and 2 as "bad".
@@ -33,9 +32,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script: runs the command line and exits with the code that the error or the result carries."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup, which wants it to go on
-        signal.signal(signal.SIGHUP, _as_interrupt)
+    Interrupts().install()
     try:
         code = run(sys.argv[1:])
     except Exception:
@@ -78,8 +75,3 @@ def run(arguments: list[str]) -> int:
 
 def _usage_code(arguments: list[str]) -> int:
     return GIT_BISECT_USAGE if "--git-bisect" in arguments else EXIT_USAGE
-
-
-def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """`kill` ends a command as tidily as Ctrl-C does."""
-    raise KeyboardInterrupt

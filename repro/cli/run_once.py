@@ -93,11 +93,12 @@ def _carried(derived: Derived, trial: Trial, workspace: Workspace, folder: Path,
         command = shell_line(scene.launch(trial.configuration).command, redactor)
         observer.told(TrialStarted(1, trial, command, True))
         try:
-            carried = carrier.carry(trial)
+            try:
+                carried = carrier.carry(trial)
+            finally:
+                carrier.close()
         except KeyboardInterrupt:
             raise Interrupted("interrupted; the server was stopped", "start again with the same command") from None
-        finally:
-            carrier.close()
         observer.told(TrialFinished(1, trial, carried.answer))
     return carried
 

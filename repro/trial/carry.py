@@ -14,7 +14,7 @@ from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.request import RequestSet, RequestShape
 from repro.domain.scene import PREFIX_CACHING_FLAG, Scene
 from repro.domain.trial import Answer, Cost, Fresh, ServerFacts, Trial
-from repro.errors import Interrupted, SceneMoved
+from repro.errors import SceneMoved
 from repro.machine.clock import Clock
 from repro.probe.metrics import fetch_metrics, prefix_caching_in_force
 from repro.probe.prompt import CannotBuild, build
@@ -105,14 +105,12 @@ class Carrier:
         return Carried(answer, self._bench.log_name, self._redactor.json(served.facts))
 
     def close(self) -> None:
-        """Stops the server that is still up. Raises Interrupted when nobody wants to wait for that."""
+        """Stops the server that is still up; Ctrl-C in just this moment does not keep it from being stopped."""
         try:
             self._bench.stop()
-        except KeyboardInterrupt as interrupt:
-            raise Interrupted(
-                "interrupted again while the server was being stopped: it may still run and hold its GPUs",
-                "`repro clean`, or any next command here, ends it; `repro bisect --resume` goes on",
-            ) from interrupt
+        except KeyboardInterrupt:
+            self._bench.stop()
+            raise
 
     def _same_scene(self) -> None:
         differences = moved(self._expected, self._pinned())

@@ -69,17 +69,23 @@ class Driver:
     def run(self, search: Search) -> SearchResult:
         """The search's result. Raises Interrupted on Ctrl-C; whatever ends it, no server stays."""
         try:
-            result = self._loop(search)
+            result = self._loop_and_close(search)
         except KeyboardInterrupt as interrupt:
-            self._journal.append("interrupted")
             raise Interrupted(
                 "interrupted; the server was stopped", "go on with `repro bisect --resume`"
             ) from interrupt
-        finally:
-            self._carrier.close()
         self._journal.append("result", **result_to_json(result))
         self._write_history()
         return result
+
+    def _loop_and_close(self, search: Search) -> SearchResult:
+        try:
+            return self._loop(search)
+        except KeyboardInterrupt:
+            self._journal.append("interrupted")
+            raise
+        finally:
+            self._carrier.close()
 
     def _loop(self, search: Search) -> SearchResult:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_hang_is_ended_by_the_stall_limit(bed: Bed) -> None:
     assert done.code == 1, done.stderr
     failure = done.json["failure"]
     assert (failure["stage"], failure["family"]) == ("comm_group", "hang")
-    assert "no log line and no CPU time for 1 s" in failure["detail"]
+    assert re.search(r"no log line.* for 1 s", failure["detail"])
     assert bed.servers() == []
 
 

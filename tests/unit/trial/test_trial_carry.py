@@ -236,3 +236,24 @@ def test_an_interrupt_while_a_log_is_being_kept_leaves_no_raw_log(
     shop.carrier.close()
     assert shop.logs == ["server-001.log.gz"]
     assert b"non-default args" in gzip.decompress((shop.folder / "logs" / shop.logs[0]).read_bytes())
+
+
+def test_an_interrupt_while_closing_still_stops_the_server(
+    shop: Any, trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.carrier.carry(trial())
+    server = shop.engine.servers[0]
+    real = type(server).stop
+    calls: list[int] = []
+
+    def stop(self: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(self)
+
+    monkeypatch.setattr(type(server), "stop", stop)
+    with pytest.raises(KeyboardInterrupt):
+        shop.carrier.close()
+    assert server.stops == 1
+    assert shop.logs == ["server-001.log.gz"]

@@ -301,6 +301,19 @@ def test_an_interrupt_closes_the_carrier_and_leaves_a_session_to_go_on_with(
     assert result_to_json(session.run()) == result(whole)
 
 
+def test_an_interrupt_while_the_last_server_is_stopped_is_told_as_one(whole: Session, session: Session) -> None:
+    class Slow(WorldCarrier):
+        def close(self) -> None:
+            super().close()
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        session.run(Slow())
+    carrier = WorldCarrier()
+    assert result_to_json(session.run(carrier)) == result(whole)
+    assert carrier.carried == [], "all trials were finished already"
+
+
 def test_an_unwritable_journal_ends_the_search_and_no_server_stays(whole: Session, session: Session) -> None:
     class FullDisk(Journal):
         def append(self, event: str, **facts: Any) -> Event:
