@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 
 from repro.machine.docker_engine import ContainerClient, ContainerState
-from repro.machine.family import Activity, activity, where_they_wait
+from repro.machine.family import Activity, activity
 from repro.machine.processes import ProcessRef
+from repro.machine.stacks import where_they_wait
 
 _COLUMNS = "pid,stat,wchan:32,comm"
 
@@ -24,18 +25,18 @@ class ContainerFamily:
     def __init__(self, client: ContainerClient, name: str, state: ContainerState | None) -> None:
         self._client = client
         self._name = name
-        self._leader = state.pid if state is not None and _is_here(state.pid, state.id) else None
+        self.leader = state.pid if state is not None and _is_here(state.pid, state.id) else None
 
     def activity(self) -> Activity:
         """What they have used so far."""
-        if self._leader is not None:
+        if self.leader is not None:
             return activity(self._members(), own_network=True)
         lines = self._client.top(self._name, "pid,time")
         return Activity(cpu_s=sum(_seconds(line.split()[-1]) for line in lines if line.split()))
 
     def where_it_waits(self) -> tuple[str, ...]:
         """A line for each of them."""
-        if self._leader is not None:
+        if self.leader is not None:
             return where_they_wait(self._members())
         return tuple(" ".join(line.split()) for line in self._client.top(self._name, _COLUMNS))
 
@@ -43,7 +44,7 @@ class ContainerFamily:
         """The container's first process and all below it: an orphan inside becomes its child."""
         found = []
         with suppress(psutil.Error):
-            leader = psutil.Process(self._leader)
+            leader = psutil.Process(self.leader)
             for process in (leader, *leader.children(recursive=True)):
                 with suppress(psutil.Error):
                     found.append(ProcessRef(process.pid, process.create_time()))

@@ -1,4 +1,4 @@
-"""All processes of one server, found again whatever became of them, and what they are doing.
+"""All processes of one server, found again whatever became of them, and what they have used.
 
 Two signs, since neither is enough: the mark in the environment that a process was started with, and the server's own
 log as standard output or error. vLLM's engine and workers rename themselves, which wipes the memory that their
@@ -129,18 +129,6 @@ def activity(members: Sequence[ProcessRef], own_network: bool = False) -> Activi
     return Activity(cpu, moved, network)
 
 
-def where_they_wait(members: Sequence[ProcessRef]) -> tuple[str, ...]:
-    """A line for each process: pid, name, state and, on Linux, the kernel function that it sleeps in."""
-    lines = []
-    for ref in members:
-        with suppress(psutil.Error):
-            process = psutil.Process(ref.pid)
-            line = f"{ref.pid} {process.name()} {process.status()}"
-            place = _kernel_function(ref.pid)
-            lines.append(f"{line} in {place}" if place else line)
-    return tuple(lines)
-
-
 def _bytes_moved(pid: int) -> int:
     """What it read and wrote by system calls (rchar, wchar), and what its page faults fetched from a disk."""
     fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
@@ -167,11 +155,3 @@ def _renamed_writers_of(output: Path) -> list[psutil.Process]:
             ):
                 found.append(process)
     return found
-
-
-def _kernel_function(pid: int) -> str:
-    try:
-        place = Path(f"/proc/{pid}/wchan").read_text().strip()
-    except OSError:
-        return ""
-    return "" if place == "0" else place

@@ -23,6 +23,7 @@ from repro.machine.container_family import ContainerFamily
 from repro.machine.detached import DetachedProcess, must_exist
 from repro.machine.docker_engine import ContainerClient, ContainerState
 from repro.machine.family import Activity, hold_output
+from repro.machine.host_trouble import HostTrouble
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
 from repro.runner.container_command import LABEL, ContainerCommand, container_command
@@ -137,6 +138,7 @@ class DockerServer:
         self._family = ContainerFamily(begun.client, self.name, self._last)
         self._report: StopReport | None = None
         self._asked_to_stop = False
+        self._trouble = HostTrouble()
 
     @property
     def id(self) -> str:
@@ -177,13 +179,19 @@ class DockerServer:
         if state.running:
             return None
         code = state.code if state.code or not state.error else _REFUSED
-        return ExitEvidence(code, oom_killed=state.oom_killed, stopped_by_us=self._asked_to_stop)
+        oom = state.oom_killed or bool(self._trouble.oom_killed())
+        return ExitEvidence(code, oom_killed=oom, stopped_by_us=self._asked_to_stop)
 
     def activity(self) -> Activity:
         return self._family.activity()
 
     def where_it_waits(self) -> tuple[str, ...]:
         return self._family.where_it_waits()
+
+    def notes(self) -> tuple[str, ...]:
+        """The daemon's own word for a container that did not start, and the kernel's."""
+        said = () if self._last is None or not self._last.error else (f"container state: {self._last.error}",)
+        return (*said, *self._trouble.kernel_lines())
 
     def stop(self) -> StopReport:
         """Terminate, then kill; its log is complete and its end known before it is removed."""
@@ -200,6 +208,7 @@ class DockerServer:
         left = () if gone or self._last is None else (self._last.pid,)
         report = StopReport(ending, code, self._clock.monotonic() - begun, left)
         if gone:
+            self._trouble.close()
             self._report = report
         return report
 
@@ -224,6 +233,8 @@ class DockerServer:
 
     def _look(self, now: bool = False) -> None:
         """Ask the daemon when the log has ended, else now and then: a question is a process here."""
+        if (leader := self._family.leader) is not None:
+            self._trouble.seen(leader)
         time = self._clock.monotonic()
         ended = self._follower is not None and self._follower.code() is not None
         if not now and not ended and time - self._looked < _INSPECT_S:

@@ -73,7 +73,11 @@ class Server(Protocol):
         ...
 
     def where_it_waits(self) -> tuple[str, ...]:
-        """A line for each of its processes: state and, where known, the kernel function that it sleeps in."""
+        """A line for each of its processes: state and, where known, what it waits in (Python's or the kernel's)."""
+        ...
+
+    def notes(self) -> tuple[str, ...]:
+        """What the machine around it says of its end, a line each: kernel messages, the daemon's words."""
         ...
 
 

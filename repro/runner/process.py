@@ -17,8 +17,10 @@ from repro.domain.launch import Launch
 from repro.errors import UsageError
 from repro.machine.clock import Clock
 from repro.machine.detached import DetachedProcess, must_exist, start_detached
-from repro.machine.family import Activity, activity, end_family, find_family, hold_output, where_they_wait
+from repro.machine.family import Activity, activity, end_family, find_family, hold_output
+from repro.machine.host_trouble import HostTrouble
 from repro.machine.processes import describe
+from repro.machine.stacks import where_they_wait
 from repro.redact.redactor import Redactor
 from repro.runner.environment import launch_environment
 from repro.runner.listen import Listening, as_written, on_free_port
@@ -123,6 +125,8 @@ class ProcessServer:
         self._times = stop_times
         self._report: StopReport | None = None
         self._asked_to_stop = False
+        self._trouble = HostTrouble()
+        self._trouble.seen(process.pid)
 
     @property
     def id(self) -> str:
@@ -148,15 +152,23 @@ class ProcessServer:
     def exit_evidence(self) -> ExitEvidence | None:
         code = self._process.code()
         if code is None:
+            self._trouble.seen(self.pid)
             return None
-        ours = self._asked_to_stop
-        return ExitEvidence(signal=-code, stopped_by_us=ours) if code < 0 else ExitEvidence(code, stopped_by_us=ours)
+        return ExitEvidence(
+            code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            oom_killed=self._trouble.oom_killed(),
+            stopped_by_us=self._asked_to_stop,
+        )
 
     def activity(self) -> Activity:
         return activity(find_family(self._record.signs), own_network=True)
 
     def where_it_waits(self) -> tuple[str, ...]:
         return where_they_wait(find_family(self._record.signs))
+
+    def notes(self) -> tuple[str, ...]:
+        return self._trouble.kernel_lines()
 
     def stop(self) -> StopReport:
         """The leader is asked first, alone, since a vLLM that obeys takes its engine and workers along in order."""
@@ -172,6 +184,7 @@ class ProcessServer:
         report = StopReport(ending, self._process.code(), self._clock.monotonic() - begun, end.left)
         if end.gone:
             mark_ended(self._place.records, self._record, self._clock.now())
+            self._trouble.close()
             self._report = report
         return report
 

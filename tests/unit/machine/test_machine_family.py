@@ -21,9 +21,9 @@ from repro.machine.family import (
     find_family,
     hold_output,
     is_output_held,
-    where_they_wait,
 )
 from repro.machine.processes import ProcessRef, describe
+from repro.machine.stacks import where_they_wait
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

@@ -45,6 +45,7 @@ class FakeServer:
     clock: FakeClock
     evidence: ExitEvidence | None = None
     cpu_share: float = 0.0
+    said: tuple[str, ...] = ()
     id: str = "fake"
     base_url: str = "http://127.0.0.1:1"
 
@@ -72,6 +73,9 @@ class FakeServer:
 
     def where_it_waits(self) -> tuple[str, ...]:
         return ("7 VLLM::EngineCore sleeping in futex_wait_queue",)
+
+    def notes(self) -> tuple[str, ...]:
+        return self.said
 
 
 @dataclass

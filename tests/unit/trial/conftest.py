@@ -73,6 +73,9 @@ class ScriptedServer:
     def where_it_waits(self) -> tuple[str, ...]:
         return ()
 
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
     def dies(self, *lines: str) -> HttpAnswer:
         """Tells its fault, ends, and breaks the connection."""
         with self.log.open("a") as log:
