@@ -71,6 +71,8 @@ def _rule(table: PatternTable, piece: Piece, links: tuple[Piece, ...]) -> Ruling
         if pattern is not None:
             return _by_pattern(table, piece, link, pattern)
     for link in (piece, *links):
+        if _while_importing(piece):
+            return Ruling(Stage.CONTAINER_INIT, Family.IMPORT_ERROR, 3, False)
         area = find_area(table, link)
         if area is not None:
             stage = _moment(piece) if area.stage == PROGRESS else Stage(area.stage)
@@ -94,6 +96,8 @@ def _by_pattern(table: PatternTable, piece: Piece, link: Piece, pattern: Pattern
         stage = _moment(piece) if area is None or area.stage == PROGRESS else Stage(area.stage)
     elif pattern.stage == PROGRESS:
         stage = _moment(piece)
+        if stage is Stage.WEIGHT_ACCESS and family is Family.IMPORT_ERROR:
+            stage = Stage.ENGINE_INIT  # a library is missing, no fault of the model's files (RULES S1, S4)
     else:
         stage = Stage(pattern.stage)
     return Ruling(stage, family, weight, True, pattern.final)
@@ -107,6 +111,12 @@ def _moment(piece: Piece) -> Stage:
     if piece.work is Stage.CONTAINER_INIT and (piece.source.process or "").startswith(named):
         return Stage.ENGINE_INIT
     return piece.work
+
+
+def _while_importing(piece: Piece) -> bool:
+    """Raised before vLLM's first words while its modules were read: libraries do not fit together (RULES S2)."""
+    ours = next((frame for frame in reversed(piece.frames) if "vllm/" in frame), "")
+    return piece.work is Stage.CONTAINER_INIT and "<module>" in ours.partition(" > ")[0]
 
 
 def _by_type(name: str) -> Family:

@@ -29,6 +29,7 @@ _ENDINGS = ("stop", "executor")
 _EVENTS = (*_ENDINGS, "stall")
 _IGNORED = "Exception ignored in"  # Python's header above what a finaliser raised; nothing ends of it
 _THREAD = "Exception in thread "  # a thread ends, the process goes on
+_HEARTBEAT = re.compile(r"Waiting for (?:\d+ |output from)")  # printed for as long as nothing happens
 _REQUEST_PLACES = re.compile(r"entrypoints/|serving|api_router|protocol|renderer")
 
 
@@ -97,6 +98,7 @@ class Collector:
         if marker is None or marker.generic:
             self._plain(number, line, source)
         stops = marker is not None and marker.event.startswith(_EVENTS)
+        stops = stops or _HEARTBEAT.match(message) is not None
         return not stops and (source.native or marker is not None or self._last is None or not self._is_vllm)
 
     def _marker(self, marker: Marker, number: int, line: str, source: Frame) -> None:

@@ -145,7 +145,7 @@ def _last_resort(
 
 def _counts(piece: Piece, ruling: Ruling, dead: bool) -> bool:
     """While serving, an exception nobody knows counts only if something died of it or the engine printed it."""
-    if not piece.serving or ruling.known:
+    if not piece.serving or ruling.known or ruling.family is Family.TOOL_PARSER:
         return True
     return dead or (ruling.weight >= 2 and (piece.source.process or "").startswith(ENGINE_PROCESSES))
 

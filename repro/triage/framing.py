@@ -25,6 +25,9 @@ _COATS = (
     re.compile(rf"\[?{_STAMP}\]?(?: std(?:err|out) [FP])?(?: |$)"),
     re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@/-]+(?:\[\d+\])?: "),
     re.compile(r"\[pod/[^\]]+\] "),
+    re.compile(
+        r" *(?:\S{1,12} {2,})?(?:Normal|Warning) {2,}\w+ {2,}(?:[^ ]+(?: [^ ]+){0,6} {2,}){1,2}"
+    ),  # kubectl's events
     re.compile(r"(?:\[[\w./-]{1,60}\]|[A-Za-z0-9][\w.-]{0,60}) *\| "),
 )
 _PROCESS = re.compile(

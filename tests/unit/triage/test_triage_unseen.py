@@ -23,11 +23,22 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
     return dict(request.param)
 
 
+def holds(line: str, words: str) -> bool:
+    return line.endswith(words[:-1]) if words.endswith("$") else words in line
+
+
 def test_names_stage_family_and_root(case: dict[str, Any]) -> None:
     answer = triage_text(case["log"])
-    assert (answer.stage.value, answer.family.value if answer.family else "") == (case["stage"], case["family"]), answer
-    assert case["root"] in (answer.root_line or "")
+    fair = {f"{case['stage']}/{case['family']}", *case.get("alt", [])}
+    assert f"{answer.stage}/{answer.family or ''}" in fair, answer
     assert answer.is_vllm_log
+    if not case["root"]:
+        assert answer.root_line is None
+        return
+    lines = case["log"].split("\n")
+    roots = [words for words in (case["root"], *case.get("alt_root", []))]
+    firsts = {next((n for n, line in enumerate(lines, 1) if holds(line, words)), 0) for words in roots}
+    assert answer.root_line_no in firsts, answer
 
 
 @pytest.mark.parametrize("size", [1, 17, 4096])
