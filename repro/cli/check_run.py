@@ -34,10 +34,10 @@ def run_check(
         raise UsageError("snapshots and a command were given", "give one of the two")
     declared = parse_self_built(self_built) if self_built is not None else None
     nodes = nodes_of([scene_of_command(words, redactor_for())] if words else _scenes(names))
-    recipe, why = _recipe_for(nodes, recipe_name)
+    recipe, why = recipe_for(nodes, recipe_name)
     conditions = conditions_of(find_recipe(recipe))
-    today = _today()
-    chain = check(nodes, conditions, today=today, self_built=declared)
+    day = today()
+    chain = check(nodes, conditions, today=day, self_built=declared)
     origin = origin_kind(nodes, conditions.image, declared)
     if as_json:
         document = {
@@ -48,7 +48,7 @@ def run_check(
                 "source": conditions.source,
                 "commit": conditions.commit,
                 "read": conditions.read.isoformat() if conditions.read else None,
-                "age_days": (today - conditions.read).days if conditions.read else None,
+                "age_days": (day - conditions.read).days if conditions.read else None,
                 "chosen": why,
             },
             "nodes": [node.name for node in nodes],
@@ -99,7 +99,7 @@ def _same_host(a: Node, b: Node) -> bool:
     return all(left.known and right.known and left.value == right.value for left, right in pairs)
 
 
-def _recipe_for(nodes: Sequence[Node], asked: str | None) -> tuple[str, str]:
+def recipe_for(nodes: Sequence[Node], asked: str | None) -> tuple[str, str]:
     """The recipe's name and why it is this one."""
     if asked is not None:
         return asked, "as asked"
@@ -113,5 +113,6 @@ def _recipe_for(nodes: Sequence[Node], asked: str | None) -> tuple[str, str]:
     return choose(models[0], gpus=gpus), f"by the model {models[0]} and the GPUs; --recipe takes another"
 
 
-def _today() -> date:
+def today() -> date:
+    """The day by this machine's clock, in UTC."""
     return datetime.fromtimestamp(SystemClock().now(), timezone.utc).date()

@@ -11,7 +11,8 @@ from tabulate import tabulate
 from repro.cli.output import print_json
 from repro.cli.scenes import NOW, FrozenScene, open_scene, scene_now
 from repro.cli.wiring import redactor_for
-from repro.domain.scene_difference import Comparison, Group, SceneDifference, compare_scenes, shown
+from repro.domain.scene_difference import Comparison, SceneDifference, compare_scenes, shown
+from repro.domain.scene_groups import Group
 from repro.errors import EXIT_GOOD, UsageError
 
 _WIDTH = 46

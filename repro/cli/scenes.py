@@ -8,24 +8,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from repro.cli.options import Source
 from repro.cli.production import take
-from repro.domain.command import Command
+from repro.cli.snapshot_subject import Subject, find_subject, refuse
+from repro.cli.snapshot_take import fetch
 from repro.domain.compatibility import Node
 from repro.domain.fingerprint import Fact, Fingerprint
-from repro.errors import InvalidFile, ReproError, UsageError
-from repro.machine.processes import find_vllm
+from repro.errors import InvalidFile, UsageError
+from repro.machine.clock import Clock, SystemClock
+from repro.machine.docker_api import connect
+from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
 from repro.session.workspace import Workspace, find
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Context
+from repro.snapshot.write import FACTS, FINGERPRINT
 
 NOW = "now"
-_FINGERPRINT, _SNAPSHOT = "fingerprint.json", "snapshot.json"
+_IDENTITY = ("container.id", "process.pid", "process.started")
 _MEND = "name a snapshot's id, its folder or its fingerprint.json; `repro snapshot` takes one"
 
 
@@ -49,27 +54,27 @@ def open_scene(name: str) -> FrozenScene:
     if path.is_file():
         return FrozenScene(name, read_facts(path))
     if path.is_dir():
-        return FrozenScene(name, read_facts(path / _FINGERPRINT))
+        return FrozenScene(name, read_facts(path / FINGERPRINT))
     root = find(Path.cwd())
     snapshot, _, part = name.partition("/")
     if root is None:
         raise UsageError(f"{name} is no file, and there is no workspace here", _MEND)
     folder = Workspace(root).existing("snapshots", snapshot)
     places = [folder / "nodes" / part, folder / part] if part else [folder]
-    found = next((place for place in places if (place / _FINGERPRINT).is_file()), None)
+    found = next((place for place in places if (place / FINGERPRINT).is_file()), None)
     if found is None:
-        known = sorted(p.parent.name for p in folder.glob(f"nodes/*/{_FINGERPRINT}"))
-        raise UsageError(f"{name} has no {_FINGERPRINT}", f"parts there: {', '.join(known) or 'none'}; {_MEND}")
-    return FrozenScene(name, read_facts(found / _FINGERPRINT))
+        known = sorted(p.parent.name for p in folder.glob(f"nodes/*/{FINGERPRINT}"))
+        raise UsageError(f"{name} has no {FINGERPRINT}", f"parts there: {', '.join(known) or 'none'}; {_MEND}")
+    return FrozenScene(name, read_facts(found / FINGERPRINT))
 
 
 def newest_scene() -> FrozenScene:
     """The newest snapshot of the workspace. Raises UsageError where there is none."""
     root = find(Path.cwd())
-    folders = sorted(p.parent for p in (root / "snapshots").glob(f"*/{_FINGERPRINT}")) if root else []
+    folders = sorted(p.parent for p in (root / "snapshots").glob(f"*/{FINGERPRINT}")) if root else []
     if not folders:
         raise UsageError("there is no snapshot yet", "take one with `repro snapshot`, or give the command after `--`")
-    return FrozenScene(folders[-1].name, read_facts(folders[-1] / _FINGERPRINT))
+    return FrozenScene(folders[-1].name, read_facts(folders[-1] / FINGERPRINT))
 
 
 def read_facts(path: Path) -> dict[str, Fact]:
@@ -79,10 +84,11 @@ def read_facts(path: Path) -> dict[str, Fact]:
     try:
         fingerprint = Fingerprint.from_json(document)
         facts = {**fingerprint.observed, **fingerprint.pinned}
-        beside = path.with_name(_SNAPSHOT)
+        beside = path.with_name(FACTS)
         if beside.is_file():
-            for group, members in _read(beside, "repro/snapshot")["facts"].items():
-                facts |= {f"{group}.{name}": Fact.from_json(fact) for name, fact in members.items()}
+            shown = _read(beside, "repro/snapshot")["facts"]
+            groups = {g: {name: Fact.from_json(fact) for name, fact in members.items()} for g, members in shown.items()}
+            facts |= facts_by_name(groups)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(f"{path}: is no fingerprint as repro writes it ({error!r})", _MEND) from error
     return facts
@@ -107,32 +113,46 @@ def scene_of_command(words: tuple[str, ...], redactor: Redactor) -> FrozenScene:
 
 
 def scene_now(before: FrozenScene, redactor: Redactor) -> FrozenScene:
-    """This host now, with the server of an earlier scene: its process where it lives, else the only one that runs.
-
-    Where none runs, the earlier scene's command stands for it, so that files and libraries are still compared.
+    """This host now, with the server of an earlier scene: its container or process where it is still there, else the
+    one vLLM that runs here. Where none does, the earlier scene's command stands for it, so that files and libraries are
+    still compared. Raises UsageError where several run.
     """
-    running = [facts.pid for facts in find_vllm()]
-    pid = before.facts.get("process.pid")
-    alive = pid.value if pid is not None and pid.value in running else None
-    if alive is None and len(running) == 1:
-        alive = running[0]
-    context = Context(redactor=redactor, environment=os.environ)
-    if alive is not None:
-        return FrozenScene(NOW, _facts_now(Context(redactor=redactor, pid=alive, command=_command(alive))))
-    node = before.node
-    if node.command is not None:
-        known = dict(node.environment.value) if node.environment.known else {}
-        context = Context(redactor=redactor, command=node.command, environment={**os.environ, **known})
+    clock = SystemClock()
+    subject = _same_server(before, clock) or find_subject(
+        None, None, None, search=True, connect=connect, choose=refuse, clock=clock
+    )
+    context = Context(
+        redactor=redactor,
+        pid=subject.pid,
+        log=subject.log,
+        environment=os.environ,
+        docker=subject.docker,
+        container=subject.container,
+        container_hint=subject.container_hint,
+        fetch=lambda url, deadline_s: fetch(url, deadline_s, clock),
+    )
+    if subject.pid is None and subject.container is None and before.node.command is not None:
+        known = before.node.environment
+        environment = {**os.environ, **(known.value if known.known else {})}
+        context = replace(context, command=before.node.command, environment=environment)
     return FrozenScene(NOW, _facts_now(context))
 
 
-def _command(pid: int) -> Command | None:
-    try:
-        return take(Source(pid=pid)).command
-    except ReproError:
-        return None
+def _same_server(before: FrozenScene, clock: Clock) -> Subject | None:
+    """The container or the process that the earlier scene was taken of, None where it is not there any more."""
+    container, pid, started = (before.node.fact(name) for name in _IDENTITY)
+    if container.known:
+        with suppress(UsageError):
+            return find_subject(None, container.value, None, search=False, connect=connect, choose=refuse, clock=clock)
+    if pid.known and started.known and describe(pid.value).started == started.value:
+        return find_subject(pid.value, None, None, search=False, connect=connect, choose=refuse, clock=clock)
+    return None
+
+
+def facts_by_name(groups: Mapping[str, Mapping[str, Fact]]) -> dict[str, Fact]:
+    """A snapshot's facts by dotted name."""
+    return {f"{group}.{name}": fact for group, members in groups.items() for name, fact in members.items()}
 
 
 def _facts_now(context: Context) -> dict[str, Fact]:
-    found = capture(context).facts
-    return {f"{group}.{name}": fact for group, members in found.items() for name, fact in members.items()}
+    return facts_by_name(capture(context).facts)

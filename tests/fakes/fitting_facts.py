@@ -48,6 +48,7 @@ def fitting_values(name: str, node: int = 0) -> dict[str, Any]:
     build = {"cuda": "2.11.0+cu130", "rocm": "2.11.0+rocm7.1", "cpu": "2.13.0+cpu"}[platform]
     values: dict[str, Any] = {
         "host.hostname": f"node{node}",
+        "host.kernel": "Linux 6.11",
         "inside.vllm": "0.29.0+cpu" if platform == "cpu" else "0.29.0",
         "inside.torch": build,
         "triage.diagnosis": {"stage": "none", "vllm_version": "0.29.0"},

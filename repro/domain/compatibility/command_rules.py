@@ -68,7 +68,7 @@ def same_value(seen: FlagValue, wanted: FlagValue) -> bool:
 def _known_flags(nodes: Sequence[Node]) -> RuleResult:
     def look(command: Command, fact: Fact, node: Node) -> Finding:
         version = node.vllm_version
-        wrong, unsure = list(command.unknown_flags), []
+        wrong, unsure = [flag.written for flag in command.flags if not flag.known], []
         for name in dict.fromkeys(flag.name for flag in command.flags):
             answer = _in_version(name, str(version.value) if version.known else None)
             wrong += [name] if answer is False else []

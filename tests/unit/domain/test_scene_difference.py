@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from repro.domain.compatibility import Node
 from repro.domain.fingerprint import Fact
-from repro.domain.scene_difference import Comparison, Group, compare_scenes
+from repro.domain.scene_difference import Comparison, compare_scenes
+from repro.domain.scene_groups import Group
 from tests.fakes.fitting_facts import fitting_argv, fitting_nodes, fitting_values
 
 RECIPE = "kimi-k3-b300"
@@ -48,7 +49,7 @@ def test_a_scene_is_the_same_as_itself() -> None:
         ({"model_files__revision": "a590ce09"}, Group.MODEL_FILES, "model_files.revision"),
         ({"gpu__devices": []}, Group.HARDWARE, "gpu.devices"),
         ({"container__limits": {}}, Group.CONTAINER, "container.limits"),
-        ({"host__hostname": "other"}, Group.HOST, "host.hostname"),
+        ({"host__kernel": "Linux 6.8"}, Group.HOST, "host.kernel"),
     ],
 )
 def test_one_thing_that_moved_is_named_with_its_group(changed: dict[str, Any], group: Group, name: str) -> None:
@@ -95,14 +96,14 @@ def test_an_old_container_on_a_new_driver_is_named() -> None:
 def test_what_only_one_side_knows_has_not_moved() -> None:
     found = compared(scene(), scene(gpu__driver_version=None, process__argv=None, process__environment=None))
     assert found.same
-    assert cases(found) == ["not_comparable"]
+    assert cases(found) == ["nothing_known_moved"]
     assert {d.name for d in found.differences} == {"gpu.driver_version", "command", "environment"}
 
 
 def test_load_alone_is_no_cause() -> None:
     before, now = scene(host__load=[1.0, 1.0, 1.0]), scene(host__load=[9.0, 2.0, 1.0])
     found = compared(before, now)
-    assert (found.same, cases(found)) == (True, ["workloads_only"])
+    assert (found.same, cases(found)) == (True, ["nothing_known_moved"])
 
 
 def test_flags_are_compared_by_meaning_and_not_by_spelling() -> None:
@@ -114,13 +115,25 @@ def test_flags_are_compared_by_meaning_and_not_by_spelling() -> None:
 
 def test_the_most_telling_group_comes_first_and_json_keeps_the_order() -> None:
     now = scene(
-        host__hostname="other", process__argv=[*fitting_argv(RECIPE), "--seed", "1"], gpu__driver_version="590.44"
+        host__kernel="Linux 6.8", process__argv=[*fitting_argv(RECIPE), "--seed", "1"], gpu__driver_version="590.44"
     )
     shown = json.loads(json.dumps(compared(scene(), now).as_json()))
     assert [part["group"] for part in shown["groups"]] == ["driver", "flags", "host"]
     assert shown["moved"] == ["driver", "flags", "host"]
     seed = shown["groups"][1]["differences"][0]
     assert seed == {"name": "--seed", "before": None, "now": "1", "both_known": True}
+
+
+def test_two_nodes_must_be_equal_but_for_what_is_each_ones_own() -> None:
+    first, second = fitting_nodes("kimi-k3-b200-2node")
+    found = compared(first, second)
+    assert (found.differences, cases(found)) == ((), ["nodes_equal"])
+    ranked = {"process.argv": [*fitting_argv("kimi-k3-b200-2node"), "--node-rank", "1", "--headless"]}
+    assert compared(first, fitting_nodes("kimi-k3-b200-2node", ranked, only_node=1)[1]).same
+    other = fitting_nodes("kimi-k3-b200-2node", {"gpu.driver_version": "590.44"}, only_node=1)[1]
+    unequal = compared(first, other)
+    assert unequal.moved == (Group.DRIVER,)
+    assert cases(unequal) == ["old_libraries", "nodes_differ"]
 
 
 VALUES = st.one_of(st.none(), st.sampled_from(["x", "590.44"]))
