@@ -36,7 +36,7 @@ def test_names_stage_family_and_root(case: dict[str, Any]) -> None:
         assert answer.root_line is None
         return
     lines = case["log"].split("\n")
-    roots = [words for words in (case["root"], *case.get("alt_root", []))]
+    roots = (case["root"], *case.get("alt_root", []))
     firsts = {next((n for n, line in enumerate(lines, 1) if holds(line, words)), 0) for words in roots}
     assert answer.root_line_no in firsts, answer
 
