@@ -33,7 +33,7 @@ def ten_lines(
     lines = [
         f"{subject}: {folder}",
         *_failure(snapshot),
-        f"not seen: {_missing(snapshot, folder)}",
+        f"not seen: {_missing(snapshot)}",
         *([] if breaks is None else [f"recipe: {_some(breaks) or 'no broken link'}"]),
         f"neighbours on the GPUs: {_neighbours(snapshot)}",
         *_changed(snapshot),
@@ -62,7 +62,7 @@ def _failure(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _missing(snapshot: Snapshot, folder: Path) -> str:
+def _missing(snapshot: Snapshot) -> str:
     """What is missing for want of a privilege first; the facts of one collector that share a reason are one."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, reason in snapshot.missing.items():
@@ -71,8 +71,9 @@ def _missing(snapshot: Snapshot, folder: Path) -> str:
     told = [(name, reason) for name, reason in told if not reason.startswith(_NOT_ASKED)]
     told.sort(key=lambda each: not any(word in each[1] for word in _PRIVILEGE))
     shown = [f"{name} ({reason})" if len(reason) < _LONGEST // 2 else name for name, reason in told[:_NAMED]]
-    more = f"; {len(told) - _NAMED} more in {folder / PAGE}" if len(told) > _NAMED else ""
-    return "; ".join(shown) + more if shown else "nothing that was asked for"
+    # The number comes first: a long reason may cut the line.
+    more = f"{len(told)} in {PAGE}, among them " if len(told) > _NAMED else ""
+    return more + "; ".join(shown) if shown else "nothing that was asked for"
 
 
 def _neighbours(snapshot: Snapshot) -> str:

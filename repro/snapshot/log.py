@@ -18,6 +18,7 @@ from repro.triage import ExitEvidence, Triage
 COPY_NAME = "server.log.gz"
 # Fast compression: a log shrinks to a tenth either way, and redaction is the slower part.
 _COMPRESSION = 1
+LONGEST_PART = 256 << 10  # bytes of a line that are masked at once; the redactor looks at 64 lines together
 _SHARE_OF_TIME = 0.9  # of the deadline; the rest is for closing the archive properly
 # Of a very large log triage reads both ends: how the server began, and what happened before it died.
 _HEAD, _TAIL = 64 << 20, 128 << 20  # bytes
@@ -75,7 +76,7 @@ class _Lines:
         self._last = b"\n"
 
     def __iter__(self) -> Iterator[str]:
-        for line in lines_of(self._bytes()):
+        for line in lines_of(self._bytes(), LONGEST_PART):
             self.lines += line.endswith(b"\n")
             self._last = line
             yield line.decode("utf-8", "surrogateescape")

@@ -15,6 +15,7 @@ from typing import Protocol
 from repro.machine.docker_port import ContainerHistory
 
 CHUNK = 1 << 20  # bytes
+_NEAR = 8192  # bytes; no secret is longer
 
 
 class LogSource(Protocol):
@@ -99,10 +100,17 @@ def lines_of(chunks: Iterator[bytes], longest: int = CHUNK) -> Iterator[bytes]:
         rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
         yield from lines
         while len(rest) >= longest:
-            yield rest[:longest]
-            rest = rest[longest:]
+            at = _good_place(rest, longest)
+            yield rest[:at]
+            rest = rest[at:]
     if rest:
         yield rest
+
+
+def _good_place(line: bytes, longest: int) -> int:
+    """Where to cut a line: behind a comma or a blank near the end, so that no word (a secret) falls in two."""
+    begin = max(1, longest - _NEAR)
+    return (line.rfind(b",", begin, longest) + 1) or (line.rfind(b" ", begin, longest) + 1) or longest
 
 
 def _split(text: bytes) -> list[bytes]:

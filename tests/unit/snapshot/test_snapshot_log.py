@@ -15,7 +15,7 @@ from repro.domain.stage import Stage
 from repro.redact.redactor import Redactor
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Context
-from repro.snapshot.log import COPY_NAME, LogCollector, TriageCollector
+from repro.snapshot.log import COPY_NAME, LONGEST_PART, LogCollector, TriageCollector
 from repro.snapshot.log_source import CHUNK, FileLog
 from repro.triage import Diagnosis, ExitEvidence, Triage
 from tests.fakes.clock import FakeClock
@@ -121,7 +121,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Redactor, "lines", watched)
     assert collect(log, tmp_path / "out")["lines"].value == 1
-    assert longest == 1 << 20
+    assert longest == LONGEST_PART
     assert io.BytesIO(copied(tmp_path / "out")).getbuffer().nbytes == 3 << 20
 
 
