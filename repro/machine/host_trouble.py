@@ -17,7 +17,7 @@ import psutil
 _KMSG = Path("/dev/kmsg")
 _GROUPS = Path("/sys/fs/cgroup")
 _MOST_LINES = 5
-_RECORD = 8192  # bytes; the kernel gives one record a read
+_RECORD = 8192  # bytes; the kernel gives one record a read, and none is longer
 _OOM = re.compile(r"oom-kill:.*task_memcg=(?P<group>[^,]*),.*pid=(?P<pid>\d+)")
 _GPU = re.compile(r"NVRM: Xid|NVRM: GPU .* fallen off the bus|amdgpu.*(?:GPU reset|ring .* timeout)")
 
@@ -91,9 +91,11 @@ class HostTrouble:
                 record = b""
             if not record:
                 return
-            line = record.decode("utf-8", "replace").partition(";")[2].splitlines()
-            if line and self._concerns(line[0]):
-                self._lines.append(line[0])
+            # `level,number,time,flags;message`, then indented lines of facts about the device.
+            for line in record.decode("utf-8", "replace").splitlines():
+                message = line.partition(";")[2]
+                if not line.startswith(" ") and self._concerns(message):
+                    self._lines.append(message)
 
     def _concerns(self, line: str) -> bool:
         found = _OOM.search(line)

@@ -23,6 +23,7 @@ _OF_ONE_RUN = frozenset(
     "--rm --rmi --replace --detach --detach-keys --sig-proxy --attach --name --restart --cidfile --pull "
     "--log-driver --log-opt --quiet".split()
 )
+_OF_A_NETWORK = frozenset("--network --network-alias --ip --ip6 --mac-address --hostname".split())
 _ONLY_INSIDE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -41,9 +42,14 @@ class ContainerCommand:
     command: Command
 
 
-def container_command(launch: Launch, container: Container, image: str, keep_listen: bool = False) -> ContainerCommand:
-    """For a launch in `container`, of the image with the id `image`. Raises UsageError for what cannot be reached."""
-    network = container.network or "bridge"
+def container_command(
+    launch: Launch, container: Container, image: str, keep_listen: bool = False, network_words: tuple[str, ...] = ()
+) -> ContainerCommand:
+    """For a launch in `container`, of the image with the id `image`; `network_words` take the place of its own network.
+
+    Raises UsageError for what cannot be reached.
+    """
+    network = "" if network_words else container.network or "bridge"
     if network == "none" or network.startswith("container:"):
         raise UsageError(
             f"A server with --network {network} cannot be reached from here.",
@@ -54,8 +60,17 @@ def container_command(launch: Launch, container: Container, image: str, keep_lis
     written = command.flag("--port")
     port = written if isinstance(written, str) else _VLLM_PORT
     own = () if shared or keep_listen else ("--publish", f"{LOOPBACK}::{port}")
-    kept = _options(container, None if keep_listen else port)
-    options = (*_environment(launch), *own, *kept, "--log-driver", "json-file", image, *_after_image(command))
+    kept = _options(container, None if keep_listen else port, moved_network=bool(network_words))
+    options = (
+        *_environment(launch),
+        *network_words,
+        *own,
+        *kept,
+        "--log-driver",
+        "json-file",
+        image,
+        *_after_image(command),
+    )
     return ContainerCommand(_client(container), options, port, not shared, command)
 
 
@@ -85,13 +100,12 @@ def _environment(launch: Launch) -> tuple[str, ...]:
     return tuple(word for text in (*pairs, *names) for word in ("--env", text))
 
 
-def _options(container: Container, moved_port: str | None) -> tuple[str, ...]:
-    return tuple(word for option in container.options for word in _kept(option, moved_port))
+def _options(container: Container, moved_port: str | None, moved_network: bool) -> tuple[str, ...]:
+    gone = _OF_ONE_RUN | _OF_A_NETWORK if moved_network else _OF_ONE_RUN
+    return tuple(word for option in container.options if option.name not in gone for word in _kept(option, moved_port))
 
 
 def _kept(option: Flag, moved_port: str | None) -> Iterator[str]:
-    if option.name in _OF_ONE_RUN:
-        return
     if option.name == "--publish" and _inner_port(option.value) == moved_port:
         return
     first, *rest = option.argv()

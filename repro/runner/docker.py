@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from repro.domain.command.container import Container
 from repro.domain.launch import Launch
 from repro.errors import UsageError
 from repro.machine.clock import Clock
@@ -54,19 +55,25 @@ class _Begun:
 
 
 class DockerEngine:
-    """Starts each launch as a container of its own. `inherited` is the environment that names are passed from."""
+    """Starts each launch as a container of its own.
+
+    `keep_listen` leaves the ports that production publishes, `network_words` take the place of its network.
+    `inherited` is the environment that names are passed from.
+    """
 
     def __init__(
         self,
         clock: Clock,
         *,
         keep_listen: bool = False,
+        network_words: tuple[str, ...] = (),
         stop_times: StopTimes = STOP_TIMES,
         inherited: Mapping[str, str] = os.environ,
         new_id: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         self._clock = clock
         self._keep_listen = keep_listen
+        self._network_words = network_words
         self._stop_times = stop_times
         self._inherited = inherited
         self._new_id = new_id
@@ -78,7 +85,7 @@ class DockerEngine:
             raise UsageError(
                 "The command starts no container.", "Give the docker run line, or start it as a process (--engine)."
             )
-        command = container_command(launch, container, container.image, self._keep_listen)
+        command = self._command(launch, container, container.image)
         server_id = self._new_id()
         launch_environment(launch, self._inherited, (MARK, server_id))  # names what is to be passed and is not set
         must_exist(command.client[0], self._inherited, None)
@@ -86,7 +93,7 @@ class DockerEngine:
         client.must_answer()
         image = client.image_id(container.image)
         if image is not None:
-            command = container_command(launch, container, image, self._keep_listen)
+            command = self._command(launch, container, image)
         record = ServerRecord(
             id=server_id,
             launch=launch.digest,
@@ -109,6 +116,9 @@ class DockerEngine:
             end_container(record, client, place.records, self._clock)
             raise
         return DockerServer(_Begun(client, command, record, place, follower), self._clock, self._stop_times)
+
+    def _command(self, launch: Launch, container: Container, image: str) -> ContainerCommand:
+        return container_command(launch, container, image, self._keep_listen, self._network_words)
 
 
 def _begin(

@@ -23,13 +23,13 @@ class Listening:
     base_url: str
 
 
-def on_free_port(command: Command) -> Listening:
-    """The command moved to a free port of the loopback address; a Unix socket is taken away."""
+def on_free_port(command: Command, address: str = LOOPBACK) -> Listening:
+    """The command moved to `address` and a port that is free here; a Unix socket is taken away."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port = probe.getsockname()[1]
-    moved = command.with_flag("--uds", None).with_flag("--host", LOOPBACK).with_flag("--port", str(port))
-    return Listening(moved, f"{_scheme(command)}://{LOOPBACK}:{port}")
+    moved = command.with_flag("--uds", None).with_flag("--host", address).with_flag("--port", str(port))
+    return Listening(moved, f"{_scheme(command)}://{address}:{port}")
 
 
 def as_written(command: Command) -> Listening:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from repro.domain.launch import Launch
 from repro.domain.stage import Stage
@@ -78,6 +78,16 @@ class Server(Protocol):
 
     def notes(self) -> tuple[str, ...]:
         """What the machine around it says of its end, a line each: kernel messages, the daemon's words."""
+        ...
+
+
+@runtime_checkable
+class ServerGroup(Protocol):
+    """A launch that is several servers; its own face as a server is that of rank 0."""
+
+    @property
+    def ranks(self) -> tuple[Server, ...]:
+        """One a node, in the order of node ranks."""
         ...
 
 

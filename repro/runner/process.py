@@ -23,7 +23,7 @@ from repro.machine.processes import describe
 from repro.machine.stacks import where_they_wait
 from repro.redact.redactor import Redactor
 from repro.runner.environment import launch_environment
-from repro.runner.listen import Listening, as_written, on_free_port
+from repro.runner.listen import LOOPBACK, Listening, as_written, on_free_port
 from repro.runner.port import Ending, Place, StopReport
 from repro.runner.record import MARK, ServerRecord, mark_ended, write_record
 from repro.triage import ExitEvidence
@@ -48,7 +48,9 @@ class StopTimes:
 class ProcessEngine:
     """Starts each launch as a process of its own session.
 
-    `keep_listen` leaves production's own --host and --port. `inherited` is the environment that names are passed from.
+    `keep_listen` leaves production's own --host and --port. `place_words` stand in front of the command and say where
+    it runs (a network namespace), `address` is where it listens there. `inherited` is the environment that names are
+    passed from.
     """
 
     def __init__(
@@ -56,12 +58,16 @@ class ProcessEngine:
         clock: Clock,
         *,
         keep_listen: bool = False,
+        place_words: tuple[str, ...] = (),
+        address: str = LOOPBACK,
         stop_times: StopTimes = StopTimes(),
         inherited: Mapping[str, str] = os.environ,
         new_id: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         self._clock = clock
         self._keep_listen = keep_listen
+        self._place_words = place_words
+        self._address = address
         self._stop_times = stop_times
         self._inherited = inherited
         self._new_id = new_id
@@ -73,10 +79,10 @@ class ProcessEngine:
                 "The command starts a container, which cannot be run as a plain process.",
                 "Give the vLLM command that runs inside it.",
             )
-        listening = as_written(launch.command) if self._keep_listen else on_free_port(launch.command)
+        listening = as_written(launch.command) if self._keep_listen else on_free_port(launch.command, self._address)
         server_id = self._new_id()
         environment = launch_environment(launch, self._inherited, (MARK, server_id))
-        argv = listening.command.argv()
+        argv = (*self._place_words, *listening.command.argv())
         must_exist(argv[0], environment, place.cwd)
         record = self._record(server_id, launch, argv, place)
         place.log.parent.mkdir(parents=True, exist_ok=True)
