@@ -11,12 +11,10 @@ from tabulate import tabulate
 from repro.bisect import Plan
 from repro.cli.output import seconds
 from repro.cli.wiring import Finished
-from repro.domain.failure import Failure
 from repro.domain.finding import Finding, Member, ResultKind, SearchResult, Tally
 from repro.domain.proportion import interval, rate_left_possible
 from repro.domain.scene import Scene
-from repro.domain.variable import Kind, Value, shown
-from repro.session.codec import failure_from_json
+from repro.domain.variable import Value, shown
 from repro.session.summary import summary
 
 _CELL = 40  # two of them and the names beside fit a wide terminal
@@ -35,8 +33,9 @@ def result_text(finished: Finished, scene: Scene) -> str:
     result = finished.result
     document = summary(finished.events, str(finished.folder))
     parts = ["", _HEADLINES[result.kind] + (f": {result.note}" if result.note else "")]
+    numbers = {trial["id"]: trial["n"] for trial in document["trials"]}
     for finding in result.findings:
-        parts += ["", *_finding(finding, finished)]
+        parts += ["", *_finding(finding, finished, numbers)]
     if result.set_aside:
         parts += ["", "Set aside (another error, not followed):"]
         parts += [f"  {s.variable}: {s.signature}" for s in result.set_aside]
@@ -48,23 +47,22 @@ def result_text(finished: Finished, scene: Scene) -> str:
     return "\n".join(parts)
 
 
-def _finding(finding: Finding, finished: Finished) -> list[str]:
-    lines = [f"{finding.signature}"]
-    failure = _example(finding, finished)
-    if failure is not None and (failure.root_line or failure.detail):
-        lines.append(f"  root: {' '.join((failure.root_line or failure.detail).split())[:300]}")
+def _finding(finding: Finding, finished: Finished, numbers: Mapping[str, int]) -> list[str]:
+    """`numbers`: the number of each trial, as it was shown while it ran."""
+    lines = [f"{finding.signature}", *_seen(finding, finished)]
     if finding.members:
         rows = [_row(member) for member in finding.members]
         table = tabulate(rows, headers=["variable", "kind", "passes at", "fails at", "between"], disable_numparse=True)
         lines += ["", *("  " + line for line in table.splitlines())]
-    lines += ["", f"  shown {_tally(finding.failed)} where it should fail"]
+    lines += ["", f"  failed so {_tally(finding.failed)} where it should fail"]
     if finding.passed.of:
         chance = rate_left_possible(finding.passed.count)
-        left = f"; a fault below {100 * chance:.0f} % would not have been seen" if chance < 1 else ""
-        lines.append(f"  passed {_tally(finding.passed)} one step below{left}")
+        left = f"; a fault rarer than {100 * chance:.0f} % may have been missed there" if chance < 1 else ""
+        lines.append(f"  passed {_tally(finding.passed)} where it should pass{left}")
     for pair in finding.proof:
         state = "holds" if pair.holds else "masked by another error" if pair.masked else "did not hold"
-        lines.append(f"  proof for {pair.variable}: {pair.passing_trial} passes, {pair.failing_trial} fails: {state}")
+        passing, failing = numbers[pair.passing_trial], numbers[pair.failing_trial]
+        lines.append(f"  proof for {pair.variable}: trial {passing} passes, trial {failing} fails: {state}")
     for member in finding.members:
         if member.bracket.exceptions:
             values = ", ".join(shown(v) for v in member.bracket.exceptions)
@@ -72,23 +70,28 @@ def _finding(finding: Finding, finished: Finished) -> list[str]:
     return lines
 
 
+def _seen(finding: Finding, finished: Finished) -> list[str]:
+    """The root line of one failure of this kind, and where it stands."""
+    for event in finished.events:
+        failure = event.get("answer", {}).get("failure") if event["event"] == "finished" else None
+        if not failure or (failure["stage"], failure["family"]) != (finding.signature.stage, finding.signature.family):
+            continue
+        said = failure["root_line"] or failure["detail"]
+        lines = [f"  root: {' '.join(said.split())[:300]}"] if said else []
+        if failure["root_line_no"] and event["log"]:
+            lines.append(f"  log:  {_short(finished.folder)}/logs/{event['log']}, line {failure['root_line_no']}")
+        return lines
+    return []
+
+
 def _row(member: Member) -> tuple[str, str, str, str, str]:
     bracket = member.bracket
-    kind = "no new server" if member.kind is Kind.REQUEST else "launch"
-    return (member.variable, kind, shown(bracket.passing), shown(bracket.failing), bracket.reason)
+    return (member.variable, member.kind.value, shown(bracket.passing), shown(bracket.failing), bracket.reason)
 
 
 def _tally(tally: Tally) -> str:
     low, high = interval(tally.count, tally.of)
     return f"{tally.count} of {tally.of} times (95 %: {100 * low:.0f} to {100 * high:.0f} %)"
-
-
-def _example(finding: Finding, finished: Finished) -> Failure | None:
-    for event in finished.events:
-        failure = event.get("answer", {}).get("failure") if event["event"] == "finished" else None
-        if failure and failure["stage"] == finding.signature.stage and failure["family"] == finding.signature.family:
-            return failure_from_json(failure)
-    return None
 
 
 def _where(finished: Finished, result: SearchResult, scene: Scene) -> list[str]:
@@ -115,7 +118,7 @@ def plan_text(
 ) -> str:
     """The plan: both commands, what is tried in which order, and the price."""
     rows = [
-        (v.name, "no new server" if v.kind is Kind.REQUEST else "launch", _cell(v.minimal), _cell(v.production), n)
+        (v.name, v.kind.value, _cell(v.minimal), _cell(v.production), n)
         for v, (_, n) in zip(scene.variables, cost.single, strict=True)
     ]
     table = tabulate(

@@ -13,11 +13,13 @@ from typing_extensions import assert_never
 from repro.cli.output import seconds, talk
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.stage import Stage
-from repro.domain.trial import Answer
+from repro.domain.trial import Answer, Purpose
 from repro.domain.variable import shown
 from repro.runner.port import Ended, StageReached, Waiting
 from repro.triage.framing import frame
 from repro.trial.progress import Asked, Event, Note, Observer, TrialFinished, TrialStarted
+
+_VALUE = 40  # characters of a value that stands in a title
 
 
 @contextmanager
@@ -93,9 +95,17 @@ class Lines:
 
 
 def trial_title(event: TrialStarted) -> str:
-    """Why this trial is carried out; most reasons say their purpose themselves."""
-    purpose = event.trial.purpose.value
-    return event.reason if event.reason.startswith(purpose) else f"{purpose}: {event.reason}"
+    """Why this trial is carried out, with the value that it is about; most reasons say their purpose themselves."""
+    purpose = event.trial.purpose
+    title = event.reason if event.reason.startswith(purpose.value) else f"{purpose}: {event.reason}"
+    match purpose:
+        case Purpose.LADDER | Purpose.SET_ASIDE_AGAIN if event.changed:
+            return f"{title} = {_short(shown(event.changed[0][1]), _VALUE)}"
+        case Purpose.PROOF:
+            values = ", ".join(f"{name} = {_short(shown(value), _VALUE)}" for name, value in event.changed)
+            return f"{title}: {values or 'the failing side'}"
+        case _:
+            return title
 
 
 def outcome_words(outcome: Outcome) -> str:

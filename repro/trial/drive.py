@@ -15,6 +15,7 @@ from typing import Protocol
 from repro.domain.finding import SearchResult
 from repro.domain.outcome import Unresolved
 from repro.domain.trial import Answer, Ask, Fresh, Reply, Search, Stop, Trial
+from repro.domain.variable import Configuration, Value
 from repro.errors import Interrupted
 from repro.machine.clock import Clock
 from repro.session.codec import answer_to_json, ask_to_json, cost_to_json, result_to_json
@@ -64,6 +65,7 @@ class Driver:
         self._recorded = Recorded(journal.events)
         self._spent = self._recorded.spent
         self._number = 0
+        self._configurations: dict[str, Configuration] = {}
         self._told = False
 
     def run(self, search: Search) -> SearchResult:
@@ -106,6 +108,7 @@ class Driver:
             self._journal.append("ask", **ask_to_json(ask))
         if todo:
             self._observer.told(Asked(ask))
+        self._configurations.update((t.id, t.configuration) for t in ask.trials)
         replies = []
         for trial, answer in zip(ask.trials, answers, strict=True):
             self._number += 1
@@ -138,7 +141,8 @@ class Driver:
             if (over := self._over_budget((trial,))) is not None:
                 return self._stop(over)
             if attempt == 1:
-                self._observer.told(TrialStarted(self._number, trial, reason, launches))
+                changed = self._changed(trial)
+                self._observer.told(TrialStarted(self._number, trial, reason, launches, changed))
             self._journal.append("started", trial=trial.id, attempt=attempt)
             carried = self._carrier.carry(trial)
             cost = carried.answer.cost
@@ -154,6 +158,10 @@ class Driver:
         self._write_history()
         self._observer.told(TrialFinished(self._number, trial, answer))
         return answer
+
+    def _changed(self, trial: Trial) -> tuple[tuple[str, Value], ...]:
+        before, now = self._configurations.get(trial.parent or ""), trial.configuration
+        return () if before is None else tuple((name, now[name]) for name in now.changed_from(before))
 
     def _write_history(self) -> None:
         problem = self._project(self._journal.events)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from repro.domain.trial import Answer, Ask, Trial
+from repro.domain.variable import Value
 from repro.runner.port import Event as LaunchEvent
 from repro.runner.port import Observer as LaunchObserver
 
@@ -19,12 +20,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """Trial `number` of the session begins; `launches` says whether it needs a new server."""
+    """Trial `number` of the session begins; `launches` says whether it needs a new server.
+
+    `changed` holds the values in which it differs from the trial that it was derived from.
+    """
 
     number: int
     trial: Trial
     reason: str
     launches: bool
+    changed: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True)

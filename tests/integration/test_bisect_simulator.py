@@ -98,7 +98,7 @@ def test_the_plan_for_people_shows_both_commands_and_the_price(bed: Bed) -> None
     done = bed.repro(*words[:1], "--plan", *words[1:])
     assert done.code == 0, done.stderr
     assert re.search(r"^minimal: .*--no-enable-prefix-caching$", done.stdout, re.MULTILINE)
-    assert re.search(r"^input_tokens +no new server +64 +60,000 +\d+$", done.stdout, re.MULTILINE)
+    assert re.search(r"^input_tokens +request +64 +60,000 +\d+$", done.stdout, re.MULTILINE)
     assert re.search(r"At worst: \d+ launches and \d+ trials, .*GPU-hours on 1 GPU", done.stdout)
 
 
@@ -202,5 +202,7 @@ def test_the_answer_for_people_says_what_where_and_what_next(bed: Bed) -> None:
     assert "FOUND" in done.stdout
     assert "--max-num-seqs" in done.stdout
     assert "CUDA out of memory" in done.stdout
+    assert re.search(r"log:  \.repro/sessions/[\w-]+/logs/server-\d+\.log\.gz, line \d+", done.stdout)
+    assert re.search(r"proof for --max-num-seqs: trial \d+ passes, trial \d+ fails: holds", done.stdout)
     assert f"repro bundle {bed.session.name}" in done.stdout
     assert "history.git log" in done.stdout

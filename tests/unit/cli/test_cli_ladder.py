@@ -17,7 +17,7 @@ from repro.domain.failure import Failure, Family
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.stage import Stage
 from repro.domain.trial import Answer, Cost, Purpose, Trial
-from repro.domain.variable import Configuration
+from repro.domain.variable import Configuration, Value
 from repro.runner.port import Ended, StageReached, Waiting
 from repro.trial.progress import Event, Note, TrialFinished, TrialStarted
 from tests.fakes.clock import FakeClock
@@ -207,11 +207,23 @@ def test_lines_tell_a_second_try_and_what_is_left() -> None:
     assert lines[4].endswith("(new server), about 1 more launch, 30 s")
 
 
-def test_a_reason_that_says_its_purpose_is_not_said_twice() -> None:
-    trial = Trial(TRIAL.configuration, 0, None, Purpose.PROOF)
-    assert said(TrialStarted(1, trial, "proof of x on fresh servers", True)) == [
-        "[  1] proof of x on fresh servers (new server)"
-    ]
+@pytest.mark.parametrize(
+    ("purpose", "reason", "changed", "title"),
+    [
+        (Purpose.MINIMAL_END, "minimal end, fresh server", (), "minimal end, fresh server"),
+        (Purpose.REDUCE, "without --dtype", (("--dtype", None),), "reduce: without --dtype"),
+        (Purpose.LADDER, "stable/0 + x", (("x", 60000),), "ladder: stable/0 + x = 60,000"),
+        (Purpose.LADDER, "stable/0 + --c", (("--c", "z" * 99),), "ladder: stable/0 + --c = " + "z" * 39 + "…"),
+        (Purpose.THRESHOLD, "x = 214", (("x", 214),), "threshold: x = 214"),
+        (Purpose.PROOF, "proof of x", (("x", False),), "proof of x: x = off"),
+        (Purpose.PROOF, "proof of x", (), "proof of x: the failing side"),
+    ],
+)
+def test_a_title_says_purpose_and_value_once(
+    purpose: Purpose, reason: str, changed: tuple[tuple[str, Value], ...], title: str
+) -> None:
+    trial = Trial(TRIAL.configuration, 0, None, purpose)
+    assert said(TrialStarted(1, trial, reason, True, changed)) == [f"[  1] {title} (new server)"]
 
 
 def test_help_loads_neither_rich_nor_anything_else_that_is_heavy() -> None:

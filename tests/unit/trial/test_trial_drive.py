@@ -358,4 +358,6 @@ def test_what_happens_is_told_in_order(session: Session) -> None:
     finished = [e for e in session.listener.events if isinstance(e, TrialFinished)]
     assert [e.trial.id for e in started] == [e.trial.id for e in finished] == session.finished
     assert [e.number for e in started] == list(range(1, len(started) + 1))
+    ladder = [e for e in started if e.trial.purpose is Purpose.LADDER]
+    assert [e.changed for e in ladder[:2]] == [(("input_tokens", 60000),), (("--kv-cache-dtype", "fp8"),)]
     assert [e.launches for e in started] == [e.answer.cost.launches == 1 for e in finished]
