@@ -9,6 +9,7 @@ from pathlib import Path
 from repro.bisect import Plan, SearchOptions
 from repro.bisect import plan as plan_search
 from repro.cli.bisect_text import plan_text, result_text
+from repro.cli.left_behind import working
 from repro.cli.options import Source, Waits, Wanted
 from repro.cli.output import print_json, talk
 from repro.cli.production import ready_scene
@@ -22,7 +23,6 @@ from repro.cli.wiring import (
     run_session,
     session_scene,
     shell_line,
-    working,
 )
 from repro.domain.command.layout import gpu_count
 from repro.domain.finding import ResultKind, SearchResult

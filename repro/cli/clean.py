@@ -17,8 +17,8 @@ def command(as_json: bool) -> int:
     from contextlib import suppress
     from pathlib import Path
 
+    from repro.cli.left_behind import mask_left_logs, swept_lines
     from repro.cli.output import print_json
-    from repro.cli.wiring import mask_left_logs
     from repro.errors import EXIT_COULD_NOT_TEST, EXIT_GOOD, WorkspaceBusy
     from repro.machine.clock import SystemClock
     from repro.runner.sweep import sweep
@@ -29,10 +29,11 @@ def command(as_json: bool) -> int:
     with suppress(WorkspaceBusy), workspace.locked("clean"):  # whoever holds it has masked them already
         mask_left_logs(workspace)
     if as_json:
-        print_json("clean", {"servers": [{"id": s.id, "ended": s.ended, "left": s.left} for s in swept]})
+        servers = [
+            {"id": s.id, "ended": s.ended, "left": s.left, "containers": s.containers, "gone": s.gone} for s in swept
+        ]
+        print_json("clean", {"servers": servers})
     else:
-        for server in swept:
-            click.echo(f"server {server.id}: ended pids {list(server.ended)}, could not end {list(server.left)}")
-        if not swept:
-            click.echo(f"nothing was left behind in {workspace.root}")
-    return EXIT_COULD_NOT_TEST if any(s.left for s in swept) else EXIT_GOOD
+        lines = [line for server in swept for line in swept_lines(server)]
+        click.echo("\n".join(lines) or f"nothing was left behind in {workspace.root}")
+    return EXIT_GOOD if all(s.gone for s in swept) else EXIT_COULD_NOT_TEST

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from repro.cli.left_behind import working
 from repro.cli.options import Source, Waits, Wanted
 from repro.cli.output import VERSION, print_json, seconds, talk
 from repro.cli.production import ready_scene
@@ -22,7 +23,6 @@ from repro.cli.wiring import (
     parse_signature,
     redactor_for,
     shell_line,
-    working,
 )
 from repro.domain.failure import Signature
 from repro.domain.outcome import Failed, Outcome, Passed

@@ -1,16 +1,14 @@
-"""The one place where rooms are put together: the workspace, a bench with its engine, a search with its driver."""
+"""The one place where rooms are put together: a bench with its engine, a session, a search with its driver."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bisect import SearchOptions, search
 from repro.cli.options import Waits
-from repro.cli.output import talk
 from repro.domain.command import Command
 from repro.domain.command.layout import gpu_count
 from repro.domain.failure import Family, Signature
@@ -21,7 +19,6 @@ from repro.domain.stage import Stage
 from repro.errors import InvalidFile, UsageError
 from repro.machine.clock import Clock, SystemClock
 from repro.machine.detached import must_exist
-from repro.machine.family import is_output_held
 from repro.probe.answer import Client
 from repro.probe.client import HttpClient
 from repro.recipe.assemble import load_scenario
@@ -31,7 +28,6 @@ from repro.redact.redactor import Redactor
 from repro.runner.environment import launch_environment
 from repro.runner.process import ProcessEngine
 from repro.runner.record import MARK
-from repro.runner.sweep import sweep
 from repro.runner.watch import Deadlines
 from repro.session.codec import value_to_json
 from repro.session.history import write_history
@@ -56,34 +52,6 @@ class Finished:
     result: SearchResult
     events: Sequence[Event]
     folder: Path
-
-
-@contextmanager
-def working(what: str, clock: Clock) -> Iterator[Workspace]:
-    """The workspace of this folder, held for one command, cleared of what a killed repro left behind.
-
-    Raises WorkspaceUnusable, or WorkspaceBusy naming the holder.
-    """
-    workspace = Workspace.open(Path.cwd())
-    with workspace.locked(what):
-        for swept in sweep(workspace.servers, clock):
-            if swept.ended:
-                talk(f"stopped server {swept.id} of an earlier repro that was killed (pids {_listed(swept.ended)})")
-            if swept.left:
-                talk(
-                    f"server {swept.id} of an earlier repro cannot be stopped (pids {_listed(swept.left)}): it may "
-                    "hold GPU memory, so end it by hand"
-                )
-        mask_left_logs(workspace)
-        yield workspace
-
-
-def mask_left_logs(workspace: Workspace) -> None:
-    """What a killed repro could not do any more: the logs of its servers, secrets masked. The lock must be held."""
-    keep = MaskedLogs(redactor_for())
-    for log in sorted(workspace.root.glob(f"*/*/{LOGS}/server-*.log")):
-        if not is_output_held(log):
-            keep(log)
 
 
 def redactor_for(names: Sequence[str] = ()) -> Redactor:
@@ -243,10 +211,6 @@ def parse_signature(text: str) -> Signature:
 
 def _names(words: type[Stage] | type[Family]) -> str:
     return " ".join(w.value for w in words)
-
-
-def _listed(pids: Sequence[int]) -> str:
-    return ", ".join(map(str, pids))
 
 
 def shell_line(command: Command, redactor: Redactor) -> str:

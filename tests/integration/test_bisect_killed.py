@@ -67,7 +67,7 @@ def test_a_killed_search_leaves_no_server_after_the_next_command(bed: Bed, findi
     if moment == "launch":
         cleaned = bed.repro("clean")
         assert cleaned.code == 0, cleaned.stderr
-        assert "ended pids" in cleaned.stdout
+        assert "of an earlier repro that was killed (pids " in cleaned.stdout
         assert bed.servers() == []
     done = bed.resume()
     assert done.code == 0, done.stderr
