@@ -97,13 +97,27 @@ def _tally(tally: Tally) -> str:
 def _where(finished: Finished, result: SearchResult, scene: Scene) -> list[str]:
     folder = _short(finished.folder)
     lines = [f"history: git -C {folder}/history.git log --graph --oneline --all", f"logs:    {folder}/logs/"]
-    if result.findings:
-        lines.append(f"next:    repro bundle {finished.folder.name}")
-    elif result.kind is ResultKind.INCONCLUSIVE:
-        lines.append("next:    repro bisect --resume")
-    elif result.kind is ResultKind.NOT_REPRODUCED:
-        lines.append("next:    give what production has besides the command: --request, --input-tokens, --concurrency")
+    lines += [f"next:    {step}" for step in _next(finished, result)]
     return [*lines, f"recipe:  {scene.recipe}"]
+
+
+def _next(finished: Finished, result: SearchResult) -> list[str]:
+    """What to do now, the most useful first."""
+    steps = []
+    if any(event["event"] == "stopped" for event in finished.events[-2:]):
+        steps.append("repro bisect --resume, with a larger budget or none: nothing is carried out twice")
+    if result.findings:
+        steps.append(f"repro bundle {finished.folder.name}")
+    match result.kind:
+        case ResultKind.NOT_REPRODUCED:
+            steps.append("give what production has besides the command: --request, --input-tokens, --concurrency")
+        case ResultKind.END_NOT_AS_CLAIMED:
+            steps.append("the same search without --target, or with the one that production shows here")
+        case ResultKind.INCONCLUSIVE if not steps:
+            steps.append("see the trials in the history; once the cause of the doubt is gone, begin a new search")
+        case _:
+            pass
+    return steps
 
 
 def _short(folder: Path) -> Path:
