@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,26 @@ def test_only_the_target_is_bad_to_a_git_bisect(bed: Bed, target: str, code: int
     done = run(bed, "--git-bisect", "--target", target, "--input-tokens", "400")
     assert done.code == code, done.stderr
     assert "illegal_memory_access" in done.stdout
+
+
+def test_productions_port_is_left_to_whoever_holds_it(bed: Bed) -> None:
+    """Production may still run on this machine: repro takes a free port and never touches production's."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = str(holder.getsockname()[1])
+        done = run(bed, "--json", flags=(*FLAGS, "--port", port))
+        assert done.code == 0, done.stderr
+        holder.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            holder.accept()
+
+
+def test_a_port_that_vllm_itself_finds_taken_is_named(bed: Bed) -> None:
+    bed.faults({"stage": "api_ready", "family": "port_in_use"})
+    done = run(bed, "--json")
+    assert done.code == 1, done.stderr
+    assert (done.json["failure"]["stage"], done.json["failure"]["family"]) == ("api_ready", "port_in_use")
 
 
 def test_an_interrupted_run_stops_its_server(bed: Bed) -> None:
