@@ -26,6 +26,11 @@ class WordsAfterDashes(click.Command):
     metavar="commit=…,lock=…,recipe=…,rollback=…",
     help="Declare the image as your own build, and what it was built from.",
 )
+@click.option(
+    "--gpus",
+    metavar="COUNTxNAME[:GB]",
+    help="Declare a node's GPUs, for nodes whose driver does not tell (ROCm): 8xMI355X:288, GB for each.",
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, snapshots: tuple[str, ...], **options: Any) -> int:
@@ -35,8 +40,7 @@ def command(ctx: click.Context, /, snapshots: tuple[str, ...], **options: Any) -
     on several nodes. With a command after `--` the facts are those of this host now. Exits with 0 when every link
     holds, 4 when the environment must be rebuilt, 10 when too little is known.
     """
-    from repro.cli.check_run import run_check
+    from repro.cli.check_run import Asked, run_check
 
-    return run_check(
-        snapshots, ctx.meta["repro.words"], options["recipe"], options["self_built"], as_json=options["as_json"]
-    )
+    asked = Asked(snapshots, ctx.meta["repro.words"], options["recipe"], options["self_built"], options["gpus"])
+    return run_check(asked, as_json=options["as_json"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
+from typing import Any
 
 import click
 
@@ -13,6 +16,7 @@ from repro.cli.scenes import FrozenScene, newest_scene, open_scene, scene_of_com
 from repro.cli.wiring import redactor_for
 from repro.domain.compatibility import Node, RuleOutcome, SelfBuilt, check
 from repro.domain.compatibility.image_rules import origin_kind
+from repro.domain.fingerprint import Fact
 from repro.errors import EXIT_GOOD, EXIT_INCONCLUSIVE, EXIT_REBUILD, UsageError
 from repro.machine.clock import SystemClock
 from repro.recipe.ask import conditions_of
@@ -23,18 +27,31 @@ EXIT_CODES = {
     RuleOutcome.BROKEN: EXIT_REBUILD,
     RuleOutcome.UNKNOWN: EXIT_INCONCLUSIVE,
 }
+# No node has more than a few dozen; the bound keeps a typing mistake from filling the memory.
+_GPUS = re.compile(r"(?P<count>\d{1,3})\s*x\s*(?P<name>[A-Za-z][\w -]*?)(?::(?P<gb>\d+(?:\.\d+)?))?")
 _SELF_BUILT = ("commit", "lock", "recipe", "rollback")
 
 
-def run_check(
-    names: Sequence[str], words: tuple[str, ...], recipe_name: str | None, self_built: str | None, *, as_json: bool
-) -> int:
+@dataclass(frozen=True)
+class Asked:
+    """What the user gave: snapshots or the words of a command, and what they declare."""
+
+    snapshots: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    recipe: str | None = None
+    self_built: str | None = None
+    gpus: str | None = None
+
+
+def run_check(asked: Asked, *, as_json: bool) -> int:
     """Checks, tells, and returns the exit code. Raises UsageError, InvalidFile, NotVllm."""
-    if names and words:
+    if asked.snapshots and asked.words:
         raise UsageError("snapshots and a command were given", "give one of the two")
-    declared = parse_self_built(self_built) if self_built is not None else None
-    nodes = nodes_of([scene_of_command(words, redactor_for())] if words else _scenes(names))
-    recipe, why = recipe_for(nodes, recipe_name)
+    declared = parse_self_built(asked.self_built) if asked.self_built is not None else None
+    devices = parse_gpus(asked.gpus) if asked.gpus is not None else None
+    scenes = [scene_of_command(asked.words, redactor_for())] if asked.words else _scenes(asked.snapshots)
+    nodes = [_with_gpus(node, devices) if devices else node for node in nodes_of(scenes)]
+    recipe, why = recipe_for(nodes, asked.recipe)
     conditions = conditions_of(find_recipe(recipe))
     day = today()
     chain = check(nodes, conditions, today=day, self_built=declared)
@@ -73,6 +90,24 @@ def parse_self_built(text: str) -> SelfBuilt:
             )
         given[key] = value.strip()
     return SelfBuilt(**given)
+
+
+def parse_gpus(text: str) -> list[dict[str, Any]]:
+    """`8xMI355X:288` as devices. Raises UsageError."""
+    match = _GPUS.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"--gpus {text!r} is not understood", "write it as 8xMI355X, or with each one's GB: 8xMI355X:288"
+        )
+    memory = round(float(match["gb"]) * 10**9) if match["gb"] else None
+    return [{"index": i, "name": match["name"], "memory_total": memory} for i in range(int(match["count"]))]
+
+
+def _with_gpus(node: Node, devices: list[dict[str, Any]]) -> Node:
+    """The node with declared GPUs where none were measured; what was measured stays."""
+    if node.devices is not None:
+        return node
+    return Node(node.name, {**node.facts, "gpu.devices": Fact.declared(devices, "--gpus")})
 
 
 def _scenes(names: Sequence[str]) -> list[FrozenScene]:

@@ -57,7 +57,9 @@ def _table(chain: Chain) -> str:
             rows.append([title, rule.id, _outcome(chain, rule), rule.evidence.value, _short(rule.seen)])
         if not chain.of(link):
             rows.append([link.heading, "", "not asked for", "", ""])
-    return tabulate(rows, headers=["link", "rule", "outcome", "evidence", "seen"], tablefmt="simple")
+    return tabulate(
+        rows, headers=["link", "rule", "outcome", "evidence", "seen"], tablefmt="simple", disable_numparse=True
+    )
 
 
 def _outcome(chain: Chain, rule: RuleResult) -> str:

@@ -45,7 +45,7 @@ def _text(left: FrozenScene, right: FrozenScene, comparison: Comparison) -> Iter
         known = [d for d in found if d.both_known]
         if known:
             yield ""
-            yield tabulate(_rows(known), headers=[str(group), "A", "B"], tablefmt="simple")
+            yield tabulate(_rows(known), headers=[str(group), "A", "B"], tablefmt="simple", disable_numparse=True)
         if len(known) > _MOST:
             yield f"… and {len(known) - _MOST} more; --json has all"
     one_sided = [d.name for d in comparison.differences if not d.both_known]

@@ -27,7 +27,7 @@ from repro.redact.redactor import Redactor
 from repro.session.workspace import Workspace, find
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Context
-from repro.snapshot.write import FACTS, FINGERPRINT
+from repro.snapshot.write import FACTS, FINGERPRINT, SCHEMA_VERSION
 
 NOW = "now"
 _IDENTITY = ("container.id", "process.pid", "process.started")
@@ -103,6 +103,8 @@ def _read(path: Path, schema: str) -> Any:
         raise InvalidFile(f"{path}: no JSON: {error}", _MEND) from error
     if not isinstance(document, dict) or document.get("schema") != schema:
         raise InvalidFile(f"{path}: its schema is not {schema}", _MEND)
+    if document.get("version") != SCHEMA_VERSION:
+        raise InvalidFile(f"{path}: version {document.get('version')!r} is not {SCHEMA_VERSION}", "use a newer repro")
     return document
 
 

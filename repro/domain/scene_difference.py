@@ -18,6 +18,10 @@ from repro.domain.fingerprint import Fact
 from repro.domain.scene_cases import Case, cases_of
 from repro.domain.scene_groups import CAUSES, EACH_NODES_OWN, Group, group_of
 
+# What tells one card from another of its kind, and one process from the next of the same program.
+_SERIALS = frozenset({"uuid", "serial", "pci", "pci_bus_id"})
+_PROCESSES = frozenset({"pids"})
+
 
 @dataclass(frozen=True)
 class SceneDifference:
@@ -94,17 +98,19 @@ def _facts(before: Node, now: Node, *, nodes: bool) -> Iterator[SceneDifference]
         group = group_of(name)
         left, right = before.fact(name), now.fact(name)
         if nodes and name == "gpu.devices":
-            left, right = _without_serials(left), _without_serials(right)
+            left, right = _without(left, _SERIALS), _without(right, _SERIALS)
+        if name == "process.libraries":
+            left, right = _without(left, _PROCESSES), _without(right, _PROCESSES)
         if group is not None and not left.same_as(right):
             yield SceneDifference(group, name, left.value, right.value, left.known and right.known)
 
 
-def _without_serials(devices: Fact) -> Fact:
-    """GPUs without what tells one card from another of its kind."""
-    if not devices.known or not isinstance(devices.value, list):
-        return devices
-    kept = [{k: v for k, v in d.items() if k not in ("uuid", "serial", "pci")} for d in devices.value]
-    return Fact(kept, devices.label, devices.reason)
+def _without(objects: Fact, names: frozenset[str]) -> Fact:
+    """A list of objects without the keys that differ between any two scenes."""
+    if not objects.known:
+        return objects
+    kept = [{key: value for key, value in each.items() if key not in names} for each in objects.value]
+    return Fact(kept, objects.label, objects.reason)
 
 
 def _command(before: Node, now: Node) -> Iterator[SceneDifference]:

@@ -12,6 +12,7 @@ from repro.recipe.find import find_recipe
 DIGEST = "sha256:" + "c2914767605584b6" * 4
 IMAGE_ID = "sha256:" + "ab" * 32
 DRIVER = "580.82.07"
+RUNTIME = "/usr/local/cuda-13.0/lib64/libcudart.so.13.0.96"
 GB = 10**9
 
 # Recipe: (nodes, GPUs a node, GPU's name, GPU's memory in 10^9 bytes).
@@ -24,6 +25,13 @@ HARDWARE: dict[str, tuple[int, int, str, int]] = {
     "generic": (1, 1, "NVIDIA A100-SXM4-80GB", 85),
     "cpu-demo": (1, 0, "", 0),
 }
+
+
+def libraries(*paths: str) -> list[dict[str, Any]]:
+    """Mapped libraries as the process's collector tells them."""
+    return [
+        {"name": "lib", "path": path, "compat": "/compat/" in path, "deleted": False, "pids": [1]} for path in paths
+    ]
 
 
 def fitting_argv(name: str) -> list[str]:
@@ -83,10 +91,7 @@ def fitting_values(name: str, node: int = 0) -> dict[str, Any]:
             "gpu.driver_version": DRIVER,
             "gpu.cuda_version": "13.0",
             "inside.cuda": "13.0",
-            "process.libraries": [
-                f"/usr/lib/x86_64-linux-gnu/libcuda.so.{DRIVER}",
-                "/usr/local/cuda-13.0/lib64/libcudart.so.13.0.96",
-            ],
+            "process.libraries": libraries(f"/usr/lib/x86_64-linux-gnu/libcuda.so.{DRIVER}", RUNTIME),
         }
     return values
 

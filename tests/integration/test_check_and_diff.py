@@ -129,6 +129,21 @@ def test_a_self_built_image_is_declared(snapshots: Path, capsys: pytest.CaptureF
     assert "'sha=1' is not understood" in capsys.readouterr().err
 
 
+def test_gpus_are_declared_where_no_driver_tells(snapshots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mi355x = "kimi-k3-mi355x"
+    plant(snapshots / "20261201-100000", snapshot_of(mi355x, {"gpu.devices": None, "inside.gpus": None}))
+    assert asked(capsys, "check", "--recipe", mi355x)[0] == 10
+    code, document = asked(capsys, "check", "--gpus", "8xMI355X:288")
+    assert (code, document["recipe"]["name"]) == (0, mi355x)
+    evidence = {rule["id"]: rule["evidence"] for rule in document["rules"]}
+    assert (evidence["gpu.model"], evidence["gpu.memory"]) == ("declared", "declared")
+    assert run(["check", "--gpus", "many"]) == 2
+    assert "8xMI355X:288" in capsys.readouterr().err
+    plant(snapshots / "20261201-110000", snapshot_of(B300))
+    measured = asked(capsys, "check", "--gpus", "1xT4")[1]
+    assert (measured["outcome"], measured["recipe"]["name"]) == ("holds", B300)
+
+
 def test_a_fingerprint_alone_is_enough_to_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = {"gpu.driver_version": Fact.measured("570.1")}
     document = {"schema": "repro/fingerprint", "version": 1, **Fingerprint(facts).as_json()}
@@ -136,6 +151,9 @@ def test_a_fingerprint_alone_is_enough_to_be_read(tmp_path: Path, capsys: pytest
     path.write_text(json.dumps(document), encoding="utf-8")
     code, told = asked(capsys, "check", str(path), "--recipe", B300)
     assert (code, told["headline"]["id"]) == (4, "driver.version")
+    path.write_text(json.dumps({**document, "version": 9}), encoding="utf-8")
+    assert run(["check", str(path)]) == 2
+    assert "version 9 is not 1" in capsys.readouterr().err
     path.write_text("{}", encoding="utf-8")
     assert run(["check", str(path)]) == 2
     assert "fingerprint.json: its schema is not repro/fingerprint" in capsys.readouterr().err

@@ -46,8 +46,8 @@ def _model(nodes: Sequence[Node], gpus: Sequence[GpuKind]) -> RuleResult:
         devices = node.devices
         if devices is None:
             return unknown("which GPUs are here", node.fact("gpu.devices"))
-        fits = any(devices and all(is_kind(device.name, gpu.name) for device in devices) for gpu in gpus)
-        return Finding(HOLDS if fits else BROKEN, _shown(devices))
+        fits = bool(devices) and any(all(is_kind(device.name, gpu.name) for device in devices) for gpu in gpus)
+        return held(fits, _shown(devices), node.fact("gpu.devices"))
 
     return on_every_node(
         nodes,
@@ -87,7 +87,7 @@ def _total(
         outcome = BROKEN
     if expected > 1:
         seen += f", on {len(nodes)} of {expected} nodes"
-    evidence = Label.UNAVAILABLE if enough is None else Label.MEASURED
+    evidence = Label.UNAVAILABLE if outcome is UNKNOWN else nodes[0].fact("gpu.devices").label
     return RuleResult(id, Link.GPU, outcome, evidence, seen, wanted, mend, places or {})
 
 
@@ -148,7 +148,7 @@ def _mig(nodes: Sequence[Node]) -> RuleResult:
         if devices is None or any(device.mig is None for device in devices):
             return unknown("whether MIG is on", node.fact("gpu.devices"))
         cut = sum(bool(device.mig) for device in devices)
-        return Finding(BROKEN if cut else HOLDS, f"MIG is on for {cut} GPUs" if cut else "MIG is off")
+        return held(not cut, f"MIG is on for {cut} GPUs" if cut else "MIG is off", node.fact("gpu.devices"))
 
     return on_every_node(
         nodes,

@@ -169,7 +169,8 @@ def _self_built(nodes: Sequence[Node], asked: ImageConditions, declared: SelfBui
         id="image.self_built",
         link=Link.IMAGE_BUILD,
         wanted="an official build, or a self-built one with commit, lock file, image recipe and rollback note",
-        mend=f"declare what it was built from: {_HOW}",
+        mend=f"declare what it was built from: {_HOW}; a mirror of the official image is named in a recipe of your own "
+        "(compatibility.image.official)",
         learn="take the snapshot with --container NAME --inside, or declare your own build with --self-built",
     )
 

@@ -67,7 +67,7 @@ def _driver_equal(nodes: Sequence[Node], expected: int) -> RuleResult:
     else:
         outcome, mend = UNKNOWN, "take a snapshot on each node and give them all: repro check NODE1 NODE2 …"
         seen += f" ({len(known)} of {expected} nodes)"
-    evidence = Label.MEASURED if known else Label.UNAVAILABLE
+    evidence = Label.UNAVAILABLE if outcome is UNKNOWN else Label.MEASURED
     return RuleResult("driver.equal", Link.DRIVER, outcome, evidence, seen, "the same driver on every node", mend)
 
 
@@ -82,7 +82,8 @@ def _driver_mapped(nodes: Sequence[Node]) -> RuleResult:
             return Finding(UNKNOWN, "which libcuda the server maps is not known", Label.UNAVAILABLE, places)
         if mapped.compat:
             return Finding(HOLDS, f"libcuda {mapped.version} from a compat directory ({mapped.path})", places=places)
-        seen = f"the server maps libcuda {mapped.version}, the host's driver is {host.value}"
+        gone = " (a file that was replaced since)" if mapped.deleted else ""
+        seen = f"the server maps libcuda {mapped.version}{gone}, the host's driver is {host.value}"
         return Finding(HOLDS if mapped.version == str(host.value) else BROKEN, seen, places=places)
 
     return on_every_node(

@@ -7,34 +7,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from repro.domain.command import Command, FlagValue, parse
 from repro.domain.compatibility.chain import Place
+from repro.domain.compatibility.shapes import readable
 from repro.domain.fingerprint import Fact
 from repro.errors import ReproError
 
 _LIBRARY = re.compile(r"/lib(?P<name>[a-zA-Z_-]+)\.so\.(?P<version>\d+(?:\.\d+)*)$")
-_COMPAT = re.compile(r"/(?:compat|lib_compat|cuda-compat[^/]*)/")
 _ABSENT = Fact.unavailable("not collected")
 _REASONS_SHOWN = 2
 
 
 @dataclass(frozen=True)
 class MappedLibrary:
-    """A shared library that the server's process has really mapped; `version` is the one in its file's name."""
+    """A shared library that the server's process has really mapped.
+
+    `version` is the one in its file's name, `compat` says that it is one of a forward-compatibility package, `deleted`
+    that its file was replaced since.
+    """
 
     name: str
     version: str
     path: str
-
-    @property
-    def compat(self) -> bool:
-        """Whether it comes from a directory of forward-compatibility libraries."""
-        return bool(_COMPAT.search(self.path))
+    compat: bool
+    deleted: bool
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Node:
 
     def fact(self, *names: str) -> Fact:
         """The first of these facts that is known, else the reasons why none is."""
-        found = [self.facts[name] for name in names if name in self.facts]
-        known = next((fact for fact in found if fact.known and fact.value is not None), None)
+        found = [readable(name, self.facts[name]) for name in names if name in self.facts]
+        known = next((fact for fact in found if fact.known), None)
         if known is not None:
             return known
         reasons = list(dict.fromkeys(fact.reason for fact in found if fact.reason))[:_REASONS_SHOWN]
@@ -104,7 +105,7 @@ class Node:
         found = found if found.known else self.fact("command.environment")
         if not found.known:
             return found
-        return Fact(dict(_pairs(found.value)) | dict(command.environment if command else ()), found.label, found.reason)
+        return Fact({**found.value, **dict(command.environment if command else ())}, found.label, found.reason)
 
     @cached_property
     def command_fact(self) -> Fact:
@@ -112,13 +113,13 @@ class Node:
         reasons = []
         for name in ("process.argv", "container.argv", "command.argv"):
             fact = self.fact(name)
-            if fact.known and fact.value:
+            if fact.known:
                 try:
                     return Fact(parse(fact.value), fact.label, name)
                 except ReproError as error:
                     reasons.append(error.message)
         logged = self.fact("configuration.arguments")
-        if isinstance(logged.value, Mapping):
+        if logged.known:
             return Fact(_from_log(logged.value), logged.label, "the log's non-default args")
         reasons.append(self.fact("command.argv").reason)
         return Fact.unavailable("; ".join(filter(None, reasons[:_REASONS_SHOWN])))
@@ -133,10 +134,11 @@ class Node:
         """Libraries that the process maps; () where they could not be read."""
         fact = self.fact("process.libraries")
         found = []
-        for item in fact.value if fact.known and isinstance(fact.value, (list, tuple)) else ():
-            path = str(item.get("path", "")) if isinstance(item, Mapping) else str(item)
+        for item in fact.value if fact.known else ():
+            path = str(item.get("path", ""))
             if match := _LIBRARY.search(path):
-                found.append(MappedLibrary(match["name"], match["version"], path))
+                compat, deleted = item.get("compat") is True, item.get("deleted") is True
+                found.append(MappedLibrary(match["name"], match["version"], path, compat, deleted))
         return tuple(found)
 
     def mapped_library(self, name: str) -> MappedLibrary | None:
@@ -147,15 +149,13 @@ class Node:
     def devices(self) -> tuple[GpuDevice, ...] | None:
         """The GPUs, None where they are not known."""
         fact = self.fact("gpu.devices")
-        if not fact.known or not isinstance(fact.value, (list, tuple)):
-            return None
-        return tuple(_device(item) for item in fact.value if isinstance(item, Mapping))
+        return tuple(_device(item) for item in fact.value) if fact.known else None
 
     @property
     def gpus_inside(self) -> int | None:
         """How many GPUs the server's own PyTorch counts, None where it was not asked."""
         count = self.fact("inside.gpus").value
-        return count if isinstance(count, int) and not isinstance(count, bool) else None
+        return int(count) if count is not None else None
 
     @property
     def vllm(self) -> dict[Place, Fact]:
@@ -163,7 +163,7 @@ class Node:
         around = () if self.in_container else ("libraries.vllm",)
         inside = ("inside.vllm", "configuration.server_version", *around)
         logged = self.fact("triage.diagnosis")
-        version = logged.value.get("vllm_version") if isinstance(logged.value, Mapping) else None
+        version = logged.value.get("vllm_version") if logged.known else None
         in_log = Fact(version, logged.label) if version else Fact.unavailable(logged.reason or "the log does not say")
         log = self.fact("configuration.engine_version")
         return {Place.INSIDE: self.fact(*inside), Place.LOG: log if log.known else in_log}
@@ -193,14 +193,6 @@ class Node:
         return asked
 
 
-def _pairs(value: Any) -> Iterable[tuple[str, str]]:
-    """Environments are kept as an object or, as Docker has them, as a list of NAME=value."""
-    if isinstance(value, Mapping):
-        return [(str(name), str(text)) for name, text in value.items()]
-    split = (str(item).partition("=") for item in value if "=" in str(item))
-    return [(name, text) for name, _, text in split]
-
-
 def _from_log(arguments: Mapping[str, Any]) -> Command:
     """The command that a log's arguments amount to: {flag: value} and `model`."""
     model = arguments.get("model")
@@ -219,5 +211,9 @@ def _flag_value(value: Any) -> FlagValue:
 
 def _device(item: Any) -> GpuDevice:
     memory, mig = item.get("memory_total"), item.get("mig")
-    size = memory if isinstance(memory, int) else None
-    return GpuDevice(item.get("name"), size, mig if isinstance(mig, bool) else None)
+    name = item.get("name")
+    return GpuDevice(
+        name if isinstance(name, str) else None,
+        memory if isinstance(memory, int) else None,
+        mig if isinstance(mig, bool) else None,
+    )

@@ -11,9 +11,19 @@ from hypothesis import strategies as st
 
 from repro.domain.compatibility import Chain, Node, Place, RuleOutcome, RuleResult, SelfBuilt, check
 from repro.domain.fingerprint import Fact, Label
+from repro.domain.scene_difference import compare_scenes
 from repro.recipe.ask import conditions_of
 from repro.recipe.find import find_recipe, recipe_names
-from tests.fakes.fitting_facts import DRIVER, GB, IMAGE_ID, fitting_argv, fitting_nodes, fitting_values
+from tests.fakes.fitting_facts import (
+    DRIVER,
+    GB,
+    IMAGE_ID,
+    RUNTIME,
+    fitting_argv,
+    fitting_nodes,
+    fitting_values,
+    libraries,
+)
 
 TODAY = date(2026, 12, 1)
 B300, B200, MI355X, CPU = "kimi-k3-b300", "kimi-k3-b200-2node", "kimi-k3-mi355x", "cpu-demo"
@@ -59,7 +69,7 @@ NO_CUDA: dict[str, Any] = {"inside.cuda": None, "inside.torch": None, "process.l
 NO_IMAGE: dict[str, Any] = {"container.image": None, "container.repo_digests": None, "inside.vllm": None}
 NO_COMMAND: dict[str, Any] = {"process.argv": None}
 OWN: dict[str, Any] = {"container.image": "registry.example/vllm:mine", "container.repo_digests": []}
-OLD_LIBCUDA = ["/usr/lib/libcuda.so.575.57.08", "/usr/local/cuda/lib64/libcudart.so.13.0.96"]
+OLD_LIBCUDA = libraries("/usr/lib/libcuda.so.575.57.08", RUNTIME)
 
 # (rule, recipe, what breaks it, what makes it unknown)
 RULES: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
@@ -151,7 +161,9 @@ def test_each_rule_holds_breaks_and_does_not_know(
 def test_rules_between_nodes(rule: str, differs: dict[str, Any], unknown: dict[str, Any]) -> None:
     assert rule_of(chain_of(B200, {}), rule).outcome is RuleOutcome.HOLDS
     assert rule_of(chain_of(B200, differs, only_node=1), rule).outcome is RuleOutcome.BROKEN
-    assert rule_of(chain_of(B200, unknown, only_node=1), rule).outcome is RuleOutcome.UNKNOWN
+    missing = rule_of(chain_of(B200, unknown, only_node=1), rule)
+    assert (missing.outcome, missing.evidence) == (RuleOutcome.UNKNOWN, Label.UNAVAILABLE)
+    assert missing.mend
 
 
 def test_a_model_without_revision_is_known_by_its_configuration_or_its_command() -> None:
@@ -186,6 +198,23 @@ def test_hiding_facts_of_a_good_server_never_breaks_it(name: str, data: st.DataO
     assert [r.id for r in part.results if r.outcome is RuleOutcome.BROKEN and not r.advice] == []
 
 
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted({*fitting_values(B200), "configuration.arguments"})), JSON, max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_whatever_a_file_holds_is_an_answer_and_no_crash(changed: dict[str, Any]) -> None:
+    """A fingerprint.json may come from another version, or from an editor."""
+    nodes = fitting_nodes(B200, changed)
+    chain = check(nodes, conditions_of(find_recipe(B200)), today=TODAY)
+    assert chain.outcome in RuleOutcome
+    compare_scenes(nodes[0], fitting_nodes(B200)[0]).as_json()
+
+
 def test_the_drivers_ability_is_not_what_the_container_loaded() -> None:
     rule = rule_of(chain_of(B300, NO_CUDA), "cuda.runtime")
     assert rule.outcome is RuleOutcome.UNKNOWN
@@ -211,8 +240,8 @@ def test_a_build_without_a_release_number_is_not_compared() -> None:
 
 
 def test_the_compat_library_lets_an_old_driver_run_a_new_runtime() -> None:
-    libraries = ["/usr/local/cuda/compat/libcuda.so.590.44.01"]
-    chain = chain_of(B300, {"gpu.cuda_version": "12.8", "process.libraries": libraries})
+    compat = libraries("/usr/local/cuda/compat/libcuda.so.590.44.01")
+    chain = chain_of(B300, {"gpu.cuda_version": "12.8", "process.libraries": compat})
     assert rule_of(chain, "cuda.driver_ability").outcome is RuleOutcome.HOLDS
     assert rule_of(chain, "driver.mapped").outcome is RuleOutcome.HOLDS
 

@@ -13,10 +13,11 @@ from repro.domain.compatibility import Node
 from repro.domain.fingerprint import Fact
 from repro.domain.scene_difference import Comparison, compare_scenes
 from repro.domain.scene_groups import Group
-from tests.fakes.fitting_facts import fitting_argv, fitting_nodes, fitting_values
+from tests.fakes.fitting_facts import fitting_argv, fitting_nodes, fitting_values, libraries
 
 RECIPE = "kimi-k3-b300"
 OTHER_ID = "sha256:" + "cd" * 32
+COMPAT = "/usr/local/cuda/compat/libcuda.so.580.82.07"
 TAG = "vllm/vllm-openai:kimi-k3"
 
 
@@ -89,8 +90,13 @@ def test_an_old_container_on_a_new_driver_is_named() -> None:
     found = compared(scene(), now)
     assert cases(found)[0] == "old_libraries"
     assert "was 580.82.07 and is 590.44.01, and the server still maps libcuda 580.82.07" in found.cases[0].what
-    compat = scene(gpu__driver_version="590.44.01", process__libraries=["/usr/local/cuda/compat/libcuda.so.580.82.07"])
+    compat = scene(gpu__driver_version="590.44.01", process__libraries=libraries(COMPAT))
     assert "old_libraries" not in cases(compared(scene(), compat))
+
+
+def test_the_same_libraries_in_another_process_are_the_same() -> None:
+    mapped = [{**each, "pids": [4711]} for each in fitting_values(RECIPE)["process.libraries"]]
+    assert compared(scene(), scene(process__libraries=mapped)).same
 
 
 def test_what_only_one_side_knows_has_not_moved() -> None:
