@@ -22,7 +22,7 @@ def chain_text(chain: Chain, conditions: Conditions, nodes: Sequence[str], why: 
     read = f", read {conditions.read.isoformat()}" if conditions.read else ""
     lines.append(f"recipe:  {conditions.recipe} ({conditions.title}), {why}")
     lines.append(f"source:  {conditions.source or 'not told'}{commit}{read}")
-    lines.append(f"facts:   {', '.join(nodes)}; image: {origin}")
+    lines.append(f"facts:   {', '.join(nodes)}; build: {origin}")
     return "\n".join(lines)
 
 
@@ -41,7 +41,9 @@ def _headline(chain: Chain) -> Iterator[str]:
         for rule in unknown:
             yield from _wrapped(rule.id, f"{rule.seen}. To learn it: {rule.mend}")
         return
-    yield "Every link holds: what fails here fails for another reason. Next: repro bisect"
+    asked = sum(chain.link_outcome(link) is not None for link in Link)
+    which = "Every link" if asked == len(Link) else f"Every link that this recipe asks for ({asked} of {len(Link)})"
+    yield f"{which} holds: what fails here fails for another reason. Next: repro bisect"
 
 
 def _wrapped(label: str, text: str) -> Iterator[str]:

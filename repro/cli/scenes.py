@@ -120,9 +120,7 @@ def scene_now(before: FrozenScene, redactor: Redactor) -> FrozenScene:
     still compared. Raises UsageError where several run.
     """
     clock = SystemClock()
-    subject = _same_server(before, clock) or find_subject(
-        None, None, None, search=True, connect=connect, choose=refuse, clock=clock
-    )
+    subject = _same_server(before, clock) or _only_server(clock)
     context = Context(
         redactor=redactor,
         pid=subject.pid,
@@ -137,7 +135,15 @@ def scene_now(before: FrozenScene, redactor: Redactor) -> FrozenScene:
         known = before.node.environment
         environment = {**os.environ, **(known.value if known.known else {})}
         context = replace(context, command=before.node.command, environment=environment)
-    return FrozenScene(NOW, _facts_now(context))
+    return FrozenScene(f"{NOW}: {subject.said}", _facts_now(context))
+
+
+def _only_server(clock: Clock) -> Subject:
+    try:
+        return find_subject(None, None, None, search=True, connect=connect, choose=refuse, clock=clock)
+    except UsageError as error:
+        mend = "the server of A is gone; freeze the one that you mean (repro snapshot --pid PID), and compare with that"
+        raise UsageError(error.message, mend) from error
 
 
 def _same_server(before: FrozenScene, clock: Clock) -> Subject | None:

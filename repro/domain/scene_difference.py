@@ -8,7 +8,7 @@ such a group is told, but does not count as a second thing that moved.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,13 @@ from repro.domain.fingerprint import Fact
 from repro.domain.scene_cases import Case, cases_of
 from repro.domain.scene_groups import CAUSES, EACH_NODES_OWN, Group, group_of
 
-# What tells one card from another of its kind, and one process from the next of the same program.
+# What tells one card from another of its kind.
 _SERIALS = frozenset({"uuid", "serial", "pci", "pci_bus_id"})
-_PROCESSES = frozenset({"pids"})
+# Keys of listed objects that differ by themselves: the processes of the same program, the memory of a virtual machine.
+_VOLATILE: Mapping[str, frozenset[str]] = {
+    "process.libraries": frozenset({"pids"}),
+    "host.numa": frozenset({"memory"}),
+}
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,9 @@ def _facts(before: Node, now: Node, *, nodes: bool) -> Iterator[SceneDifference]
     for name in sorted({*before.facts, *now.facts}):
         group = group_of(name)
         left, right = before.fact(name), now.fact(name)
-        if nodes and name == "gpu.devices":
-            left, right = _without(left, _SERIALS), _without(right, _SERIALS)
-        if name == "process.libraries":
-            left, right = _without(left, _PROCESSES), _without(right, _PROCESSES)
+        volatile = _VOLATILE.get(name, frozenset()) | (_SERIALS if nodes and name == "gpu.devices" else frozenset())
+        if volatile:
+            left, right = _without(left, volatile), _without(right, volatile)
         if group is not None and not left.same_as(right):
             yield SceneDifference(group, name, left.value, right.value, left.known and right.known)
 

@@ -55,7 +55,6 @@ GROUP_OF: Mapping[str, Group] = {
     "host.os": Group.HOST,
     "host.cpu": Group.HOST,
     "host.architecture": Group.HOST,
-    "host.memory_total": Group.HOST,
     "host.shm_total": Group.HOST,
     "host.numa": Group.HOST,
     "host.ulimits": Group.HOST,
@@ -66,6 +65,8 @@ GROUP_OF: Mapping[str, Group] = {
     "gpu.utilization": Group.WORKLOADS,
     "gpu.state": Group.WORKLOADS,
     "host.load": Group.WORKLOADS,
+    # A virtual machine's memory grows and shrinks with what its neighbours need.
+    "host.memory_total": Group.WORKLOADS,
     "host.memory_available": Group.WORKLOADS,
     "host.swap_used": Group.WORKLOADS,
     "host.shm_free": Group.WORKLOADS,

@@ -13,6 +13,7 @@ from repro.cli.check_breaks import broken_links
 from repro.cli.main import run
 from repro.cli.snapshot_subject import Subject
 from repro.domain.fingerprint import Fact, Fingerprint
+from repro.errors import UsageError
 from repro.redact.redactor import Redactor
 from repro.session.workspace import Workspace
 from repro.snapshot.capture import Snapshot
@@ -233,8 +234,21 @@ def test_diff_with_this_host_now(
     before = plant(snapshots / "20261201-100000", snapshot_of(B300, {"host.hostname": None}))
     document = asked(capsys, "diff", before, "now")[1]
     assert "host" in document["moved"]
+    assert document["b"]["name"] == "now: this host"
     assert run(["diff", "now", before]) == 2
     assert "the older side comes first" in capsys.readouterr().err
+
+
+def test_several_servers_now_are_a_question(
+    snapshots: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def several(*_: object, **__: object) -> Subject:
+        raise UsageError("2 vLLM servers are here", "name the one that failed")
+
+    monkeypatch.setattr("repro.cli.scenes.find_subject", several)
+    before = plant(snapshots / "20261201-100000", snapshot_of(B300, {"container.id": None}))
+    assert run(["diff", before, "now"]) == 2
+    assert "repro snapshot --pid PID" in capsys.readouterr().err
 
 
 def test_the_lines_for_a_snapshots_page() -> None:

@@ -48,7 +48,7 @@ _NAMES: Mapping[Callable[[Any], bool], str] = {
     _list: "container.repo_digests container.gpus container.devices",
     _object: "container.runtime container.docker container.toolkit container.limits container.labels container.tag_now "
     "inside.build triage.diagnosis configuration.arguments",
-    _objects: "gpu.devices process.libraries",
+    _objects: "gpu.devices process.libraries host.numa",
     _pairs: "process.environment container.environment command.environment",
 }
 _SHAPE = {name: shape for shape, names in _NAMES.items() for name in names.split()}

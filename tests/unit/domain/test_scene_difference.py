@@ -106,6 +106,14 @@ def test_what_only_one_side_knows_has_not_moved() -> None:
     assert {d.name for d in found.differences} == {"gpu.driver_version", "command", "environment"}
 
 
+def test_memory_that_a_virtual_machine_was_given_is_no_cause() -> None:
+    numa = [[{"node": 0, "cpus": "0-1", "memory": size}] for size in (13, 14)]
+    found = compared(scene(host__numa=numa[0], host__memory_total=1), scene(host__numa=numa[1], host__memory_total=2))
+    assert found.same
+    moved = [{"node": 0, "cpus": "0-3", "memory": 13}]
+    assert compared(scene(host__numa=numa[0]), scene(host__numa=moved)).moved == (Group.HOST,)
+
+
 def test_load_alone_is_no_cause() -> None:
     before, now = scene(host__load=[1.0, 1.0, 1.0]), scene(host__load=[9.0, 2.0, 1.0])
     found = compared(before, now)
