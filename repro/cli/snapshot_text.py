@@ -93,7 +93,10 @@ def _neighbours(snapshot: Snapshot) -> str:
 def _changed(snapshot: Snapshot) -> list[str]:
     if snapshot.previous is None:
         return []
-    names = [found.name for found in snapshot.changed if found.pinned]
+    pinned = [found for found in snapshot.changed if found.pinned]
+    # What was merely not visible on one side comes last.
+    pinned.sort(key=lambda found: not all(fact is not None and fact.known for fact in (found.before, found.now)))
+    names = [found.name for found in pinned]
     return [f"changed since {snapshot.previous}: {_some(names) or 'nothing that should stay'}"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -145,6 +146,15 @@ def container_of_process(pid: int, root: Path = Path("/")) -> str | None:
         if len(part) == 64 and all(char in "0123456789abcdef" for char in part):
             return part
     return None
+
+
+def sees_our_files(pid: int, root: Path = Path("/")) -> bool:
+    """Whether a process has the mounts that we have; True where the kernel does not say."""
+    try:
+        theirs, ours = ((root / "proc" / str(each) / "ns/mnt").readlink() for each in (pid, os.getpid()))
+    except OSError:
+        return True
+    return theirs == ours
 
 
 def process_of_container(facts: Mapping[str, Any], root: Path = Path("/")) -> int | None:

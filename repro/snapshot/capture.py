@@ -128,8 +128,13 @@ def capture(
         masked=dict(context.redactor.counts),
         taken=taken,
         previous=previous[0] if previous else None,
-        changed=compare(previous[1], fingerprint) if previous else (),
+        changed=_changed(previous[1], fingerprint) if previous else (),
     )
+
+
+def _changed(before: Fingerprint, now: Fingerprint) -> tuple[FactDifference, ...]:
+    """Differences of what both have looked at: a collector that did not run says nothing."""
+    return tuple(each for each in compare(before, now) if each.before is not None and each.now is not None)
 
 
 def collect_all(collectors: Sequence[Collector], context: Context) -> dict[str, dict[str, Fact]]:

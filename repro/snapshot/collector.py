@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from repro.domain.command import Command
 from repro.domain.fingerprint import Fact
 from repro.errors import ReproError
-from repro.machine.containers import argv_of, environment_of
+from repro.machine.containers import argv_of, environment_of, sees_our_files
 from repro.machine.docker_port import Docker, NoSuchObject
 from repro.machine.processes import describe
 from repro.redact.redactor import Redactor
@@ -71,6 +71,14 @@ class Context:
     count_tokens: Callable[[Mapping[str, Any]], int] | None = None
     concurrency: int | None = None
     root: Path = Path("/")
+
+    def elsewhere(self) -> str:
+        """Why the server's paths mean nothing on this host; empty where they do."""
+        if self.container is not None:
+            return "the server's files are inside its container"
+        if self.pid is not None and not sees_our_files(self.pid):
+            return "the process sees other files than this host (a container); name it with --container"
+        return ""
 
     def server_argv(self) -> tuple[str, ...]:
         """The server's own argument list: as the process table or the container shows it, else as the command says."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from repro.domain.command import parse_non_default_args
-from repro.domain.command.flag_names import canonical
+from repro.domain.command.flag_names import canonical, spec_of
 from repro.domain.command.printed_values import Unreadable, read_printed
 from repro.domain.fingerprint import Fact
 from repro.machine.containers import argv_of
@@ -39,7 +39,7 @@ _DERIVED: Mapping[str, re.Pattern[str]] = {
 _CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(?P<labels>.*)\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # The engine's names that are not the flag's.
-_FLAG_OF = {"max_seq_len": "--max-model-len", "block_size": "--block-size"}
+_FLAG_OF = {"max_seq_len": "--max-model-len", "cache_dtype": "--kv-cache-dtype"}
 
 
 class ConfigurationCollector:
@@ -160,8 +160,9 @@ def _defaults(facts: Mapping[str, Fact]) -> Fact:
     if not in_force:
         return Fact.unavailable("neither the log nor a server tells what is in force")
     given = facts["arguments"].value
-    flags = {_FLAG_OF.get(name, canonical(name)): value for name, value in in_force.items()}
-    return Fact.measured({flag: value for flag, value in sorted(flags.items()) if flag not in given})
+    flags = {_FLAG_OF.get(name, canonical(name)): value for name, value in in_force.items() if name[0] != "_"}
+    known = {flag: value for flag, value in sorted(flags.items()) if spec_of(flag) is not None}
+    return Fact.measured({flag: value for flag, value in known.items() if flag not in given})
 
 
 def _of_server(context: Context) -> tuple[Fact, Fact]:

@@ -111,7 +111,7 @@ def _made(facts: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Fact]:
         "entrypoint": Fact.measured(list(redactor.argv([entrypoint] if isinstance(entrypoint, str) else entrypoint))),
         "command": Fact.measured(list(redactor.argv(command))),
         "environment": Fact.measured(redactor.environment(environment_of(facts))),
-        "mounts": Fact.measured([_mount(mount, redactor) for mount in facts.get("Mounts") or ()]),
+        "mounts": Fact.measured(_mounts(facts, redactor)),
         "limits": Fact.measured(_limits(host)),
         "gpus": Fact.measured([_gpu_request(asked) for asked in host.get("DeviceRequests") or ()]),
         "devices": Fact.measured([d.get("PathOnHost") for d in host.get("Devices") or ()]),
@@ -126,13 +126,18 @@ def _made(facts: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Fact]:
     }
 
 
-def _mount(mount: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
-    return {
-        "type": mount.get("Type"),
-        "source": redactor.text(str(mount.get("Source", ""))),
-        "destination": mount.get("Destination"),
-        "writable": mount.get("RW"),
-    }
+def _mounts(facts: Mapping[str, Any], redactor: Redactor) -> list[dict[str, Any]]:
+    """By destination: the daemon tells them in another order each time."""
+    shown = [
+        {
+            "type": mount.get("Type"),
+            "source": redactor.text(str(mount.get("Source", ""))),
+            "destination": str(mount.get("Destination", "")),
+            "writable": mount.get("RW"),
+        }
+        for mount in facts.get("Mounts") or ()
+    ]
+    return sorted(shown, key=lambda mount: str(mount["destination"]))
 
 
 def _limits(host: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import psutil
 from repro.domain.fingerprint import Fact
 from repro.snapshot.collector import Context, attempt
 from repro.snapshot.host_hardware import disk_of, infiniband, modules, numa_nodes
-from repro.snapshot.model_place import place_of
+from repro.snapshot.model_place import on_host, place_of
 
 _LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_CORE", "RLIMIT_AS", "RLIMIT_STACK")
 # cgroup v1 writes "no limit" as the largest page-aligned 63-bit number.
@@ -159,10 +159,10 @@ def _controllers(line: str) -> list[tuple[str, str]]:
 def _model_place(context: Context) -> Path:
     """Where the weights are read from: the model's folder, or the hub's cache."""
     model = context.model or (context.command.model if context.command is not None else None)
-    if context.container is not None:
-        raise LookupError("the model is read inside the container; container.mounts tells from where")
     if model is None:
         raise LookupError("no model was named")
+    if context.container is not None:
+        return on_host(model, context.container)
     return place_of(model, context.server_environment())
 
 

@@ -89,6 +89,8 @@ class InsideCollector:
                     "the container has ended; --inside asks a throw-away container of the same image (no GPU)"
                 )
             return self._aside(docker, container), "a throw-away container of the same image"
+        if elsewhere := context.elsewhere():
+            raise LookupError(elsewhere)
         argv = context.server_argv()
         if not argv:
             raise LookupError("no process, container or command was named")

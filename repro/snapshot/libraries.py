@@ -33,6 +33,8 @@ class LibrariesCollector:
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
         """`digest` is a SHA-256 over the sorted `name==version` lines of everything that is installed."""
+        if elsewhere := context.elsewhere():
+            return dict.fromkeys(self.fields, Fact.unavailable(f"{elsewhere}; inside.* tells of them"))
         argv = context.server_argv() or ("vllm",)
         place = attempt(lambda: find_environment(argv, context.server_environment()))
         if not place.known:

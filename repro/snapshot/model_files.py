@@ -15,7 +15,7 @@ from typing import Any
 
 from repro.domain.fingerprint import Fact
 from repro.snapshot.collector import Context, attempt
-from repro.snapshot.model_place import find_model
+from repro.snapshot.model_place import find_model, find_mounted
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _SMALL = (".json", ".py", ".jinja", ".txt", ".model", ".tiktoken", ".yaml")
@@ -104,24 +104,20 @@ def check_index(folder: Path) -> dict[str, Any]:
 def _place(context: Context) -> tuple[Path, str | None]:
     command = context.command
     model, revision = context.model, context.model_revision
-    if model is None and (context.container is not None or (command is not None and command.container is not None)):
-        model = _mounted(context)
-    if model is None and command is not None:
-        written = command.flag("--revision")
-        model, revision = command.model, revision or (written if isinstance(written, str) else None)
-    if model is None:
+    environment = context.server_environment()
+    if model is not None:
+        return find_model(model, revision, environment)
+    if command is None or command.model is None:
         raise LookupError("no model was named")
-    return find_model(model, revision, context.server_environment())
-
-
-def _mounted(context: Context) -> str:
-    """The host's folder of a model that is mounted into the container under a path."""
-    model = context.command.model if context.command is not None else None
-    for mount in (context.container or {}).get("Mounts") or ():
-        source, destination = Path(str(mount.get("Source", ""))), Path(str(mount.get("Destination", "")))
-        if model and model.startswith("/") and (destination == Path(model) or destination in Path(model).parents):
-            return str(source / Path(model).relative_to(destination))
-    raise LookupError("the model is read inside the container")
+    written = command.flag("--revision")
+    revision = revision or (written if isinstance(written, str) else None)
+    if context.container is not None:
+        return find_mounted(command.model, revision, environment, context.container)
+    if command.container is not None:
+        raise LookupError("the model is read inside the container")
+    if elsewhere := context.elsewhere():
+        raise LookupError(elsewhere)
+    return find_model(command.model, revision, environment)
 
 
 def _weight(folder: Path, path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from repro.domain.fingerprint import Fact
@@ -140,7 +141,24 @@ def _rows(snapshot: Snapshot) -> Iterable[str]:
         group, short = name.split(".")
         fact = snapshot.facts.get(group, {}).get(short)
         if fact is not None and fact.known and fact.value not in (None, [], {}):
-            yield f"| {title} | {_cell(_text(fact.value))} | {fact.label} |"
+            yield f"| {title} | {_cell(_short(name, fact.value))} | {fact.label} |"
+
+
+def _short(name: str, value: Any) -> str:
+    """What fits into a cell of facts that are long lists."""
+    match name:
+        case "process.libraries":
+            return ", ".join(PurePath(each["path"]).name + (" (compat)" if each["compat"] else "") for each in value)
+        case "container.mounts":
+            return ", ".join(f"{mount['source']} at {mount['destination']}" for mount in value)
+        case "kernel.xids" | "kernel.oom_kills":
+            last = value[-1]
+            told = last.get("text") or f"Xid {last['number']} of {last['device']}"
+            return f"{len(value)} since the machine started, the last at {_moment(last['time'])}: {told}"
+        case "source.trees":
+            return ", ".join(f"{each['path']} at {each.get('commit') or each.get('reason')}" for each in value)
+        case _:
+            return _text(value)
 
 
 def _missing(snapshot: Snapshot) -> Iterable[str]:

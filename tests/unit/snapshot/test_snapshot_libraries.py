@@ -8,8 +8,10 @@ import pytest
 
 from repro.domain.command import parse
 from repro.redact.redactor import Redactor
+from repro.snapshot import collector
 from repro.snapshot.collector import Context
 from repro.snapshot.libraries import LibrariesCollector, find_environment, vllm_version
+from tests.fakes.docker import container_facts
 
 
 @pytest.fixture
@@ -111,3 +113,15 @@ def test_a_shell_script_that_names_no_single_program_says_so(venv: Path, tmp_pat
     with pytest.raises(LookupError, match="names no single vllm"):
         find_environment((str(tmp_path / "vllm"), "serve", "m"), {})
     assert vllm_version((str(tmp_path / "vllm"), "serve", "m"), {}) is None
+
+
+def test_a_containers_path_is_not_looked_up_on_this_host(venv: Path) -> None:
+    facts = container_facts("1" * 64, "prod", ("vllm", "serve", "m"), environment={"PATH": str(venv / "bin")})
+    found = LibrariesCollector().collect(Context(Redactor(), container=facts))
+    assert "inside its container" in found["vllm"].reason
+
+
+def test_a_process_with_other_mounts_is_told_apart(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "sees_our_files", lambda _: False)
+    found = LibrariesCollector().collect(Context(Redactor(), pid=1, environment={"PATH": str(venv / "bin")}))
+    assert "name it with --container" in found["vllm"].reason
