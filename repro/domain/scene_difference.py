@@ -20,10 +20,12 @@ from repro.domain.scene_groups import CAUSES, EACH_NODES_OWN, Group, group_of
 
 # What tells one card from another of its kind.
 _SERIALS = frozenset({"uuid", "serial", "pci", "pci_bus_id"})
-# Keys of listed objects that differ by themselves: the processes of the same program, the memory of a virtual machine.
+# Keys that differ by themselves: processes of the same program, a virtual machine's memory, a group named after a
+# container's id.
 _VOLATILE: Mapping[str, frozenset[str]] = {
     "process.libraries": frozenset({"pids"}),
     "host.numa": frozenset({"memory"}),
+    "host.cgroup_memory_limit": frozenset({"group"}),
 }
 
 
@@ -109,11 +111,13 @@ def _facts(before: Node, now: Node, *, nodes: bool) -> Iterator[SceneDifference]
 
 
 def _without(objects: Fact, names: frozenset[str]) -> Fact:
-    """A list of objects without the keys that differ between any two scenes."""
+    """An object, or a list of them, without the keys that differ between any two scenes."""
     if not objects.known:
         return objects
-    kept = [{key: value for key, value in each.items() if key not in names} for each in objects.value]
-    return Fact(kept, objects.label, objects.reason)
+    several = isinstance(objects.value, list)
+    listed = objects.value if several else [objects.value]
+    kept = [{key: value for key, value in each.items() if key not in names} for each in listed]
+    return Fact(kept if several else kept[0], objects.label, objects.reason)
 
 
 def _command(before: Node, now: Node) -> Iterator[SceneDifference]:

@@ -47,7 +47,7 @@ _NAMES: Mapping[Callable[[Any], bool], str] = {
     _words: "process.argv container.argv command.argv",
     _list: "container.repo_digests container.gpus container.devices",
     _object: "container.runtime container.docker container.toolkit container.limits container.labels container.tag_now "
-    "inside.build triage.diagnosis configuration.arguments",
+    "host.cgroup_memory_limit inside.build triage.diagnosis configuration.arguments",
     _objects: "gpu.devices process.libraries host.numa",
     _pairs: "process.environment container.environment command.environment",
 }

@@ -205,7 +205,10 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(sorted({*fitting_values(B200), "configuration.arguments"})), JSON, max_size=6))
+EVERY_NAME = sorted({*fitting_values(B200), "configuration.arguments", "host.numa", "host.cgroup_memory_limit"})
+
+
+@given(st.dictionaries(st.sampled_from(EVERY_NAME), JSON, max_size=6))
 @settings(max_examples=100, deadline=None)
 def test_whatever_a_file_holds_is_an_answer_and_no_crash(changed: dict[str, Any]) -> None:
     """A fingerprint.json may come from another version, or from an editor."""
