@@ -156,7 +156,8 @@ def _defaults(facts: Mapping[str, Fact]) -> Fact:
     """Flags that nobody gave, with the value that holds all the same."""
     if not facts["arguments"].known:
         return Fact.unavailable("what was given is not known, so neither is what was left out")
-    in_force = {**(facts["engine"].value or {}), **(facts["cache"].value or {})}
+    labels = {name: _printed(value) for name, value in (facts["cache"].value or {}).items()}
+    in_force = {**(facts["engine"].value or {}), **labels}
     if not in_force:
         return Fact.unavailable("neither the log nor a server tells what is in force")
     given = facts["arguments"].value

@@ -106,6 +106,8 @@ class InsideCollector:
 
     def _in_container(self, docker: Docker, container: Mapping[str, Any], context: Context) -> Ran:
         argv = context.server_argv()
+        if not argv or not PurePath(argv[0]).name.startswith("python"):
+            argv = argv_of(container)  # renamed, or replaced by another program
         ran = Ran(None, "")
         for python in _pythons(argv):
             environment = ("env", f"REPRO_INSIDE_S={self._ask_s:.0f}")

@@ -54,7 +54,7 @@ def test_a_server_that_answers_tells_more() -> None:
     assert facts["server_version"].value == "0.32.0"
     assert facts["cache"].value["block_size"] == "128"
     assert "engine" not in facts["cache"].value
-    assert facts["defaults"].value["--gpu-memory-utilization"] == "0.92"
+    assert facts["defaults"].value["--gpu-memory-utilization"] == 0.92
     assert "--kv-cache-memory-bytes" not in facts["defaults"].value
 
 
