@@ -32,6 +32,11 @@ def _headline(chain: Chain) -> Iterator[str]:
         yield f"BROKEN at the {broken.link.heading}: {broken.seen}"
         yield from _wrapped("wanted", broken.wanted)
         yield from _wrapped("mend", broken.mend)
+        before = [
+            r.id for r in chain.results if r.outcome is RuleOutcome.UNKNOWN and not r.advice and _before(r, broken)
+        ]
+        if before:
+            yield from _wrapped("not known before it", ", ".join(before))
         if broken.link is not list(Link)[-1]:
             yield "  What stands behind this link is listed, and is not yet meaningful: mend this first, check again."
         return
@@ -44,6 +49,10 @@ def _headline(chain: Chain) -> Iterator[str]:
     asked = sum(chain.link_outcome(link) is not None for link in Link)
     which = "Every link" if asked == len(Link) else f"Every link that this recipe asks for ({asked} of {len(Link)})"
     yield f"{which} holds: what fails here fails for another reason. Next: repro bisect"
+
+
+def _before(rule: RuleResult, broken: RuleResult) -> bool:
+    return rule.link is not None and broken.link is not None and rule.link.place < broken.link.place
 
 
 def _wrapped(label: str, text: str) -> Iterator[str]:

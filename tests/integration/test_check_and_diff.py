@@ -98,6 +98,15 @@ def test_too_little_known_exits_with_10_and_says_how_to_learn_it(
     assert "missing: cuda.runtime: nothing from inside; on the host: the driver can run CUDA up to 13.0" in shown
 
 
+def test_what_is_not_known_before_the_broken_link_is_told(snapshots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = {"gpu.driver_version": None, "container.image": "vllm/vllm-openai:kimi-k3"}
+    plant(snapshots / "20261201-100000", snapshot_of(B300, changed))
+    assert run(["check"]) == 4
+    shown = capsys.readouterr().out
+    assert shown.startswith("BROKEN at the image build: the tag 'kimi-k3' of vllm/vllm-openai moves; what runs is ")
+    assert "not known before it: driver.version" in shown
+
+
 def test_nodes_are_checked_together(snapshots: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = plant(snapshots / "20261201-100000", snapshot_of(B200))
     second = plant(snapshots / "20261201-100001", snapshot_of(B200, node=1))
