@@ -7,7 +7,18 @@ from typing import Any
 
 import click
 
-from repro.cli.options import FILE, Source, Waits, Wanted, json_option, request_options, source_options, wait_options
+from repro.cli.options import (
+    FILE,
+    Source,
+    Wanted,
+    json_option,
+    place_options,
+    request_options,
+    source_options,
+    wait_options,
+    waits_of,
+    where_of,
+)
 
 
 @click.command("bisect", context_settings={"ignore_unknown_options": False})
@@ -15,6 +26,7 @@ from repro.cli.options import FILE, Source, Waits, Wanted, json_option, request_
 @source_options
 @request_options
 @wait_options
+@place_options
 @click.option(
     "--precision",
     metavar="exact|FRACTION",
@@ -47,7 +59,7 @@ def command(**options: Any) -> int:
     scenario, source = scenario_or_source(options)
     wanted = wanted_of(options)
     precision = _precision(options["precision"])
-    waits = Waits(options["start_timeout"], options["stall"])
+    waits = waits_of(options)
     budget = (options["budget_launches"], options["budget_minutes"])
     if options["resume"] or options["session_id"]:
         if scenario or source != Source():
@@ -55,7 +67,8 @@ def command(**options: Any) -> int:
         return resume(options["session_id"], budget, waits, options["as_json"])
     if options["only_plan"]:
         return plan(scenario, source, wanted, precision, options["launch_minutes"], options["as_json"])
-    return begin(scenario, source, wanted, precision, options["target"], budget, waits, options["as_json"])
+    target, as_json, where = options["target"], options["as_json"], where_of(options)
+    return begin(scenario, source, wanted, precision, target, budget, waits, as_json, where)
 
 
 def scenario_or_source(options: dict[str, Any]) -> tuple[Path | None, Source]:

@@ -9,15 +9,14 @@ from pathlib import Path
 from repro.bisect import Plan, SearchOptions
 from repro.bisect import plan as plan_search
 from repro.cli.bisect_text import plan_text, result_text
+from repro.cli.engines import must_be_startable, placed_scene
 from repro.cli.left_behind import working
-from repro.cli.options import Source, Waits, Wanted
+from repro.cli.options import HERE, Source, Waits, Wanted, Where
 from repro.cli.output import print_json, talk
-from repro.cli.production import ready_scene
 from repro.cli.progress import watching
 from repro.cli.wiring import (
     JOURNAL,
     begin_session,
-    must_be_startable,
     parse_signature,
     redactor_for,
     run_session,
@@ -60,15 +59,16 @@ def begin(
     budget: Budget,
     waits: Waits,
     as_json: bool,
+    where: Where = HERE,
 ) -> int:
     """A new search."""
     claimed = frozenset({parse_signature(target)}) if target else frozenset()
-    scene, notes = _searchable(scenario, source, wanted, precision)
-    must_be_startable(scene)
+    scene, notes = _searchable(scenario, source, wanted, precision, where)
+    must_be_startable(where, scene, searched=True)
     with working("bisect", SystemClock()) as workspace:
         for note in notes:
             talk(f"note: {note}")
-        folder = begin_session(workspace, scene, notes, claimed)
+        folder = begin_session(workspace, scene, notes, claimed, where)
         talk(f"session {folder}")
         return _run(workspace, folder, scene, budget, waits, as_json)
 
@@ -140,9 +140,9 @@ def _plan_json(cost: Plan, gpus: int, launch_minutes: float) -> dict[str, object
 
 
 def _searchable(
-    scenario: Path | None, source: Source, wanted: Wanted, precision: float | None
+    scenario: Path | None, source: Source, wanted: Wanted, precision: float | None, where: Where = HERE
 ) -> tuple[Scene, tuple[str, ...]]:
-    derived = ready_scene(scenario, source, wanted, precision)
+    derived = placed_scene(where, scenario, source, wanted, precision)
     if not derived.scene.variables:
         raise UsageError(
             "production and the minimal command are the same, so there is nothing to search",

@@ -13,7 +13,7 @@ from repro.machine.clock import Clock
 from repro.machine.family import is_output_held
 from repro.recipe.assemble import load_scenario
 from repro.redact.redactor import Redactor
-from repro.runner.sweep import Swept, sweep
+from repro.runner.sweep import Orphan, Swept, sweep
 from repro.session.workspace import Workspace
 from repro.trial.keep import MaskedLogs
 
@@ -31,6 +31,13 @@ def working(what: str, clock: Clock) -> Iterator[Workspace]:
                 talk(line)
         mask_left_logs(workspace)
         yield workspace
+
+
+def orphan_line(orphan: Orphan) -> str:
+    """One server whose repro is gone, with what is still there of it."""
+    there = [f"process {pid}" for pid in orphan.pids] + [f"container {name[:12]}" for name in orphan.containers]
+    what = ", ".join(there) or orphan.unknown or "nothing of it is left but its record"
+    return f"server {orphan.id}: {what} (log {orphan.log})"
 
 
 def swept_lines(swept: Swept) -> list[str]:

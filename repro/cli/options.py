@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from repro.domain.stage import Stage
+
 F = TypeVar("F", bound=Callable[..., Any])
 
+_STALL_S = 600.0
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -40,10 +43,30 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Waits:
-    """How long a server may take, in seconds."""
+    """How long a server may take, in seconds; `stages` are stages with a stall deadline of their own."""
 
     start: float
     stall: float
+    stages: tuple[tuple[Stage, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where servers run. `engine` is None for the one that suits the command; `endpoint` is somebody else's server."""
+
+    engine: str | None = None
+    endpoint: str | None = None
+    nodes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"engine": self.engine, "endpoint": self.endpoint, "nodes": list(self.nodes)}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Where:
+        return Where(value["engine"], value["endpoint"], tuple(value["nodes"]))
+
+
+HERE = Where()
 
 
 def source_options(command: F) -> F:
@@ -89,12 +112,67 @@ def wait_options(command: F) -> F:
                 "--start-timeout", type=float, default=3600.0, show_default=True, help="Seconds until ready, at most."
             ),
             click.option(
-                "--stall", type=float, default=600.0, show_default=True, help="Seconds without log and CPU: a hang."
+                "--stall",
+                multiple=True,
+                metavar="[STAGE=]SECONDS",
+                help="Seconds without log, CPU, disk or network: a hang; STAGE=SECONDS for one stage.  [default: 600]",
             ),
         )
     ):
         command = option(command)
     return command
+
+
+def waits_of(options: dict[str, Any]) -> Waits:
+    """What --start-timeout and --stall say."""
+    stalls = dict(_stall(text) for text in options["stall"])
+    everywhere = stalls.pop(None, _STALL_S)
+    stages = tuple((stage, seconds) for stage, seconds in stalls.items() if stage is not None)
+    return Waits(options["start_timeout"], everywhere, stages)
+
+
+def _stall(text: str) -> tuple[Stage | None, float]:
+    """`SECONDS`, or `STAGE=SECONDS` for one stage."""
+    stage, _, number = text.rpartition("=")
+    try:
+        found = (Stage(stage) if stage else None, float(number))
+    except ValueError:
+        found = (None, 0.0)
+    if found[1] <= 0:
+        raise click.BadParameter(
+            f"{text!r} is neither SECONDS nor STAGE=SECONDS, such as comm_group=120", param_hint="--stall"
+        )
+    return found
+
+
+def place_options(command: F) -> F:
+    """--engine, --endpoint and --node."""
+    for option in reversed(
+        (
+            click.option(
+                "--engine",
+                type=click.Choice(["process", "docker"]),
+                help="What servers are started as; by itself, a `docker run …` starts containers.",
+            ),
+            click.option("--endpoint", metavar="URL", help="Try requests on this running server; it is left alone."),
+            click.option(
+                "--node",
+                "nodes",
+                multiple=True,
+                metavar="netns:NAME|docker:NETWORK[@IP]",
+                help="One launch over several nodes of this host, once for each.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def where_of(options: dict[str, Any]) -> Where:
+    """What --engine, --endpoint and --node say."""
+    if options["endpoint"] and (options["nodes"] or options["engine"]):
+        raise click.UsageError("--endpoint is a running server; --engine and --node start new ones")
+    return Where(options["engine"], options["endpoint"], options["nodes"])
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

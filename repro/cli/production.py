@@ -82,15 +82,17 @@ def take(source: Source) -> Taken:
     if source.log is not None:
         return Taken(_from_log(source.log), Captured())
     if source.file is not None:
-        return Taken(parse(_text(source.file)), _this_shell())
+        return _typed(parse(_text(source.file)))
     words = source.words
-    return Taken(parse(words[0] if len(words) == 1 else words), _this_shell())
+    return _typed(parse(words[0] if len(words) == 1 else words))
 
 
-def _this_shell() -> Captured:
-    """A command that is typed here would get this shell's environment, so both ends do."""
+def _typed(command: Command) -> Taken:
+    """A command that is typed here would get this shell's environment, so both ends do; a container gets none of it."""
+    if command.container is not None:
+        return Taken(command, Captured())
     environment, secret = split_environment(os.environ)
-    return Captured(environment, secret)
+    return Taken(command, Captured(environment, secret))
 
 
 def _from_process(pid: int) -> Taken:

@@ -6,7 +6,16 @@ from typing import Any
 
 import click
 
-from repro.cli.options import FILE, Waits, json_option, request_options, source_options, wait_options
+from repro.cli.options import (
+    FILE,
+    json_option,
+    place_options,
+    request_options,
+    source_options,
+    wait_options,
+    waits_of,
+    where_of,
+)
 
 
 @click.command("run")
@@ -14,10 +23,17 @@ from repro.cli.options import FILE, Waits, json_option, request_options, source_
 @source_options
 @request_options
 @wait_options
+@place_options
 @click.option("--minimal", is_flag=True, help="Start the minimal command of the recipe instead of production's.")
 @click.option("--stop-after", metavar="STAGE", help="Stop, passed, as soon as this start-up stage is proven done.")
 @click.option("--target", metavar="STAGE/FAMILY", help="Exit with 1 for this failure alone and with 125 for another.")
 @click.option("--git-bisect", is_flag=True, help="For `git bisect run`: wrong usage is 128 instead of 2.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Launch N times: how often which stage fails, and whether it is the same.",
+)
 @json_option
 def command(**options: Any) -> int:
     """Start the server, watch it, send the request set, stop it.
@@ -32,7 +48,9 @@ def command(**options: Any) -> int:
         scenario,
         source,
         wanted_of(options),
-        Waits(options["start_timeout"], options["stall"]),
+        waits_of(options),
+        where_of(options),
+        repeat=options["repeat"],
         minimal=options["minimal"],
         stop_after=options["stop_after"],
         target=options["target"],

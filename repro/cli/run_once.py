@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from repro.cli.engines import must_be_startable, placed_scene
 from repro.cli.left_behind import working
-from repro.cli.options import Source, Waits, Wanted
+from repro.cli.options import Source, Waits, Wanted, Where
 from repro.cli.output import VERSION, print_json, seconds, talk
-from repro.cli.production import ready_scene
 from repro.cli.progress import outcome_words, watching
+from repro.cli.run_repeat import repeat_document, repeat_text
 from repro.cli.wiring import (
     LOGS,
     REQUESTS,
     SCENARIO,
     bench_for,
     fingerprint_reader,
-    must_be_startable,
     parse_signature,
     redactor_for,
     shell_line,
@@ -45,18 +47,20 @@ def run_once(
     source: Source,
     wanted: Wanted,
     waits: Waits,
+    where: Where,
     *,
+    repeat: int | None,
     minimal: bool,
     stop_after: str | None,
     target: str | None,
     as_json: bool,
 ) -> int:
-    """One launch of one end of a scene; see `repro run --help` for the exit codes."""
+    """One launch of one end of a scene, or `repeat` of them; see `repro run --help` for the exit codes."""
     claimed = parse_signature(target) if target else None
     until = _stage(stop_after) if stop_after else None
-    derived = ready_scene(scenario, source, wanted, None)
+    derived = placed_scene(where, scenario, source, wanted, None)
     scene = derived.scene
-    must_be_startable(scene)
+    must_be_startable(where, scene)
     with working("run", SystemClock()) as workspace:
         for note in derived.notes:
             talk(f"note: {note}")
@@ -65,10 +69,12 @@ def run_once(
             if minimal
             else (scene.production_configuration, Purpose.PRODUCTION_END)
         )
-        trial = Trial(end, 0, None, purpose, Fresh.REQUIRED, stop_after=until)
+        first = Trial(end, 0, None, purpose, Fresh.REQUIRED, stop_after=until)
         folder = workspace.new("runs", SystemClock().now())
-        carried = _carried(derived, trial, workspace, folder, waits)
-    document = _document(carried, folder)
+        trials = [replace(first, repetition=number) for number in range(repeat or 1)]
+        carried = _carried(derived, trials, workspace, folder, waits, where)
+    runs = [_document(each, folder) for each in carried]
+    document = runs[0] if repeat is None else {**repeat_document(carried, runs), "run": str(folder)}
     (folder / "run.json").write_text(
         json.dumps({"schema": "repro/run", "version": VERSION, **document}, ensure_ascii=False, indent=2) + "\n",
         encoding="utf-8",
@@ -76,30 +82,34 @@ def run_once(
     if as_json:
         print_json("run", document)
     else:
-        click.echo(_text(carried, document, scene))
-    return _exit_code(carried.answer.outcome, claimed)
+        click.echo(_text(carried[0], document, scene) if repeat is None else repeat_text(carried))
+    return _exit_code([each.answer.outcome for each in carried], claimed)
 
 
-def _carried(derived: Derived, trial: Trial, workspace: Workspace, folder: Path, waits: Waits) -> Carried:
-    """The one launch, shown as it goes on; the server is stopped whatever happens."""
+def _carried(
+    derived: Derived, trials: Sequence[Trial], workspace: Workspace, folder: Path, waits: Waits, where: Where
+) -> list[Carried]:
+    """The launches, shown as they go on; the server is stopped whatever happens."""
     scene, clock = derived.scene, SystemClock()
     redactor = redactor_for(scene.environment_from)
     (folder / SCENARIO).write_text(from_scene(scene, notes=derived.notes, redactor=redactor), encoding="utf-8")
     read_facts = fingerprint_reader(scene, redactor)
+    carried: list[Carried] = []
     with watching() as observer:
-        bench = bench_for(scene, workspace, folder, redactor, observer, waits)
+        bench = bench_for(scene, workspace, folder, redactor, observer, waits, where)
         kept = KeptRequests(folder / REQUESTS, redactor)
         carrier = Carrier(scene, bench, clock, redactor, read_facts, read_facts(), kept)
-        command = shell_line(scene.launch(trial.configuration).command, redactor)
-        observer.told(TrialStarted(1, trial, command, True))
+        command = shell_line(scene.launch(trials[0].configuration).command, redactor)
         try:
             try:
-                carried = carrier.carry(trial)
+                for number, trial in enumerate(trials, 1):
+                    observer.told(TrialStarted(number, trial, command, True))
+                    carried.append(carrier.carry(trial))
+                    observer.told(TrialFinished(number, trial, carried[-1].answer))
             finally:
                 carrier.close()
         except KeyboardInterrupt:
             raise Interrupted("interrupted; the server was stopped", "start again with the same command") from None
-        observer.told(TrialFinished(1, trial, carried.answer))
     return carried
 
 
@@ -141,16 +151,14 @@ def _text(carried: Carried, document: dict[str, Any], scene: Scene) -> str:
     return "\n".join(lines)
 
 
-def _exit_code(outcome: Outcome, claimed: Signature | None) -> int:
-    match outcome:
-        case Passed():
-            return EXIT_GOOD
-        case Failed(failure):
-            # The template tells `other` failures apart; a claim made on a command line has none.
-            same = claimed is None or (failure.stage, failure.family) == (claimed.stage, claimed.family)
-            return EXIT_FAILURE_SEEN if same else EXIT_COULD_NOT_TEST
-        case _:
-            return EXIT_COULD_NOT_TEST
+def _exit_code(outcomes: Sequence[Outcome], claimed: Signature | None) -> int:
+    """One failure is enough for a failure seen; with a claim, one of another type says nothing about it."""
+    failures = [outcome.failure for outcome in outcomes if isinstance(outcome, Failed)]
+    if failures:
+        # The template tells `other` failures apart; a claim made on a command line has none.
+        same = claimed is None or all((f.stage, f.family) == (claimed.stage, claimed.family) for f in failures)
+        return EXIT_FAILURE_SEEN if same else EXIT_COULD_NOT_TEST
+    return EXIT_GOOD if any(isinstance(outcome, Passed) for outcome in outcomes) else EXIT_COULD_NOT_TEST
 
 
 def _stage(name: str) -> Stage:

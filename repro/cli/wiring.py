@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bisect import SearchOptions, search
-from repro.cli.options import Waits
+from repro.cli.engines import engine_for
+from repro.cli.options import HERE, Waits, Where
 from repro.domain.command import Command
 from repro.domain.command.layout import gpu_count
 from repro.domain.failure import Family, Signature
@@ -18,16 +19,12 @@ from repro.domain.scene import Scene
 from repro.domain.stage import Stage
 from repro.errors import InvalidFile, UsageError
 from repro.machine.clock import Clock, SystemClock
-from repro.machine.detached import must_exist
 from repro.probe.answer import Client
 from repro.probe.client import HttpClient
 from repro.recipe.assemble import load_scenario
 from repro.recipe.write import from_scene
 from repro.redact.environment_names import is_secret_name
 from repro.redact.redactor import Redactor
-from repro.runner.environment import launch_environment
-from repro.runner.process import ProcessEngine
-from repro.runner.record import MARK
 from repro.runner.watch import Deadlines
 from repro.session.codec import value_to_json
 from repro.session.history import write_history
@@ -78,42 +75,34 @@ def fingerprint_reader(scene: Scene, redactor: Redactor) -> Callable[[], Fingerp
     return lambda: pinned_facts(context)
 
 
-def must_be_startable(scene: Scene) -> None:
-    """What can be known to prevent both ends from starting, before anything is written.
-
-    Raises MissingProgram or UsageError.
-    """
-    for configuration in (scene.minimal_configuration, scene.production_configuration):
-        launch = scene.launch(configuration)
-        if launch.command.container is not None:
-            raise UsageError(
-                "the command starts a container, and this version starts servers as processes only",
-                "give the `vllm serve …` that runs inside it, on a machine or in a container where that vLLM is",
-            )
-        environment = launch_environment(launch, os.environ, (MARK, ""))
-        must_exist(launch.command.argv()[0], environment, None)
-
-
 def bench_for(
-    scene: Scene, workspace: Workspace, folder: Path, redactor: Redactor, observer: Observer, waits: Waits
+    scene: Scene,
+    workspace: Workspace,
+    folder: Path,
+    redactor: Redactor,
+    observer: Observer,
+    waits: Waits,
+    where: Where,
 ) -> Bench:
-    """A bench whose servers are processes of this machine, with their logs in the folder."""
+    """A bench whose servers run where the command or the user says, with their logs in the folder."""
     clock = SystemClock()
     logs = folder / LOGS
     logs.mkdir(exist_ok=True)
     return Bench(
-        engine=ProcessEngine(clock),
+        engine=engine_for(where, scene, clock),
         client_for=client_factory(scene, clock),
         clock=clock,
         records=workspace.servers,
         logs=logs,
         keep_log=MaskedLogs(redactor),
         observer=observer,
-        deadlines=Deadlines(total_s=waits.start, stall_s=waits.stall),
+        deadlines=Deadlines(waits.start, waits.stall, stall_by_stage=waits.stages),
     )
 
 
-def begin_session(workspace: Workspace, scene: Scene, notes: Sequence[str], claimed: frozenset[Signature]) -> Path:
+def begin_session(
+    workspace: Workspace, scene: Scene, notes: Sequence[str], claimed: frozenset[Signature], where: Where
+) -> Path:
     """A new session folder whose journal says everything that a resume needs."""
     clock = SystemClock()
     redactor = redactor_for(scene.environment_from)
@@ -128,6 +117,7 @@ def begin_session(workspace: Workspace, scene: Scene, notes: Sequence[str], clai
             scenario=text,
             recipe={"name": scene.recipe, "digest": scene.recipe_digest},
             precision=scene.precision,
+            where=where.as_json(),
             claimed=[str(s) for s in sorted(claimed, key=str)],
             variables=[
                 {
@@ -177,10 +167,11 @@ def run_session(
             raise InvalidFile(f"{folder / JOURNAL}: holds no session", "begin a new search")
         begun = journal.events[0]
         scene = scene or session_scene(folder, begun)
+        where = Where.from_json(begun["where"]) if "where" in begun else HERE
         redactor = redactor_for(scene.environment_from)
         carrier = Carrier(
             scene=scene,
-            bench=bench_for(scene, workspace, folder, redactor, observer, waits),
+            bench=bench_for(scene, workspace, folder, redactor, observer, waits, where),
             clock=clock,
             redactor=redactor,
             pinned=fingerprint_reader(scene, redactor),

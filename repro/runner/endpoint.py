@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from repro.domain.launch import Launch
 from repro.domain.variable import Kind, Variable
-from repro.errors import UsageError
+from repro.errors import ReproError, UsageError
 from repro.machine.family import Activity
 from repro.runner.port import Ending, Place, StopReport
 from repro.triage import ExitEvidence
 
+_CONNECT_S = 5.0
 _HINT = "Give the command without --endpoint, so that repro starts servers itself, or take the variable out."
 
 
@@ -40,18 +42,36 @@ class EndpointEngine:
             )
         path = parts.path.rstrip("/").removesuffix("/v1")
         self._base_url = f"{parts.scheme}://{parts.netloc}{path}"
-        self._new_id = new_id
+        self._id = new_id()  # one for all trials, since no trial meets a fresh server
         self._launch: str | None = None
 
+    @property
+    def base_url(self) -> str:
+        return self._base_url
+
     def start(self, launch: Launch, place: Place) -> AttachedServer:
-        """Raises UsageError for a launch other than the first, since nothing is launched here."""
+        """Raises UsageError for a launch other than the first, since nothing is launched here, and ReproError when
+        nobody listens: that says nothing about any setting.
+        """
         if self._launch is None:
             self._launch = launch.digest
         if launch.digest != self._launch:
             raise UsageError(f"{self._base_url} cannot be started anew with other settings.", _HINT)
+        self._must_listen()
         place.log.parent.mkdir(parents=True, exist_ok=True)
         place.log.touch(exist_ok=False)
-        return AttachedServer(self._new_id(), self._base_url, place.log)
+        return AttachedServer(self._id, self._base_url, place.log)
+
+    def _must_listen(self) -> None:
+        parts = urlsplit(self._base_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            socket.create_connection((parts.hostname or "", port), _CONNECT_S).close()
+        except OSError as error:
+            raise ReproError(
+                f"Nobody answers at {self._base_url}: {error.strerror or error}.",
+                "See whether that server still runs; repro did not start it and does not stop it.",
+            ) from error
 
 
 class AttachedServer:

@@ -19,7 +19,7 @@ from repro.machine.clock import Clock
 from repro.machine.family import Activity
 from repro.machine.namespaces import find_namespace
 from repro.runner.docker import DockerEngine
-from repro.runner.port import Ending, Engine, Place, Server, StopReport
+from repro.runner.port import Ending, Engine, Place, Server, StopReport, rank_log
 from repro.runner.process import ProcessEngine
 from repro.triage import ExitEvidence
 
@@ -70,7 +70,9 @@ class NodesEngine:
         try:
             for rank, node in enumerate(self._nodes):
                 command = rank_command(launch.command, rank, self._nodes, port)
-                started.append(node.engine.start(replace(launch, command=command), rank_place(place, rank)))
+                started.append(
+                    node.engine.start(replace(launch, command=command), replace(place, log=rank_log(place.log, rank)))
+                )
         except BaseException:
             for server in started:
                 server.stop()
@@ -89,11 +91,6 @@ def rank_command(command: Command, rank: int, nodes: Sequence[Node], port: int) 
         .with_flag("--master-port", str(port))
     )
     return command.with_flag("--headless", True if rank else None)
-
-
-def rank_place(place: Place, rank: int) -> Place:
-    """Rank 0 keeps the launch's log; the others' stand beside it, `server.rank1.log`."""
-    return replace(place, log=place.log.with_suffix(f".rank{rank}{place.log.suffix}")) if rank else place
 
 
 class NodesServer:

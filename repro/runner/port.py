@@ -91,6 +91,16 @@ class ServerGroup(Protocol):
         ...
 
 
+def rank_log(log: Path, rank: int) -> Path:
+    """Rank 0 has the launch's own log; the others' stand beside it, `server.rank1.log`."""
+    return log.with_suffix(f".rank{rank}{log.suffix}") if rank else log
+
+
+def logs_of(server: Server) -> tuple[Path, ...]:
+    """The logs of all its ranks, rank 0 first."""
+    return tuple(rank.log for rank in server.ranks) if isinstance(server, ServerGroup) else (server.log,)
+
+
 class Engine(Protocol):
     """A way to start servers."""
 

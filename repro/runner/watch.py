@@ -104,6 +104,12 @@ class Watch:
         self._begun = clock.monotonic()
         self._reached: tuple[Stage, ...] = ()
         self._waiting_for = ""
+        self._failed_rank: int | None = None
+
+    @property
+    def failed_rank(self) -> int | None:
+        """Which of several ranks the failure that was told last began in."""
+        return self._failed_rank
 
     @property
     def reached(self) -> tuple[Stage, ...]:
@@ -223,13 +229,13 @@ class Watch:
     def _failure(self, diagnoses: list[Diagnosis]) -> Failure | None:
         if len(self._ranks) == 1:
             return diagnoses[0].failure()
-        return group_failure(self._reports(diagnoses))
-
-    def _reports(self, diagnoses: list[Diagnosis]) -> list[RankReport]:
-        return [
+        reports = [
             RankReport(number, diagnosis, rank.told_at, _killed(rank.evidence))
             for number, (rank, diagnosis) in enumerate(zip(self._ranks, diagnoses, strict=True))
         ]
+        first = first_failing(reports)
+        self._failed_rank = None if first is None else first.rank
+        return group_failure(reports)
 
     def _deadline_passed(self, now: float, stillness: Stillness) -> str | None:
         if now - self._begun >= self._deadlines.total_s:
@@ -257,9 +263,8 @@ class Watch:
     def _not_ready(self, failure: Failure, early_end: bool, reason: str) -> NotReady:
         seconds = self._seconds()
         saved = max(0.0, self._deadlines.total_s - seconds) if early_end else 0.0
-        first = first_failing(self._reports([rank.judged() for rank in self._ranks])) if len(self._ranks) > 1 else None
         said = f"{reason}, {saved:.0f} s before the limit" if saved else reason
-        return NotReady(failure, early_end, said, seconds, saved, None if first is None else first.rank)
+        return NotReady(failure, early_end, said, seconds, saved, self._failed_rank)
 
     def _tell_waiting(self, reason: str) -> None:
         if reason != self._waiting_for:

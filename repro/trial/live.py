@@ -9,10 +9,11 @@ from typing import Protocol, TypeAlias
 
 from repro.domain.launch import Launch
 from repro.domain.stage import Stage
+from repro.errors import ServerStays
 from repro.machine.clock import Clock
 from repro.probe.answer import Client
 from repro.probe.readiness import CompletionReadiness, Served
-from repro.runner.port import Engine, Place, Server, StopReport
+from repro.runner.port import Engine, Place, Server, StopReport, logs_of, rank_log
 from repro.runner.watch import Deadlines, NotReady, Ready, Watch
 from repro.triage import Triage
 from repro.trial.progress import Observer
@@ -66,7 +67,8 @@ class Bench:
         self._cwd = cwd
         self._live: Live | None = None
         self._server: Server | None = None
-        self._log_name: str | None = None
+        self._log: Path | None = None
+        self._watch: Watch | None = None
 
     def is_warm(self, launch: Launch) -> bool:
         """Whether a server of this launch is up and alive."""
@@ -81,7 +83,7 @@ class Bench:
         self.stop()
         place = Place(self._records, self._new_log(), self._cwd)
         server = self._server = self._engine.start(launch, place)
-        watch = Watch(server, Triage(), self._clock, self._deadlines, self._observer)
+        watch = self._watch = Watch(server, Triage(), self._clock, self._deadlines, self._observer)
         readiness = CompletionReadiness(self._client_for)
         end = watch.await_ready(readiness, stop_after)
         match end:
@@ -96,8 +98,13 @@ class Bench:
 
     @property
     def log_name(self) -> str | None:
-        """The kept log's file name of the server that runs or was the last to run."""
-        return self._log_name
+        """The kept log's file name of the server that runs or was the last to run; of several ranks, the log of the
+        one that failed first.
+        """
+        rank = self._watch.failed_rank if self._watch is not None else None
+        if self._log is None or not rank:
+            return None if self._log is None else self._log.name + ".gz"
+        return rank_log(self._log, rank).name + ".gz"
 
     def stop(self) -> StopReport | None:
         """Ends the running server, whatever its state, and keeps its log."""
@@ -105,7 +112,14 @@ class Bench:
         if server is None:
             return None
         report = server.stop()
-        self._keep_log(server.log)
+        if report.left:
+            pids = ", ".join(map(str, report.left))
+            raise ServerStays(
+                f"the server's processes {pids} cannot be ended, so the next server would share its GPUs with them",
+                "see what they wait for (`ps -o pid,stat,wchan`); `repro clean` tries again, `--resume` goes on",
+            )
+        for log in logs_of(server):
+            self._keep_log(log)
         # Last: an interrupt until here is followed by another stop, which leaves no raw log.
         self._server = None
         return report
@@ -114,5 +128,5 @@ class Bench:
         """Numbered on from what is there, so that a resumed search overwrites nothing."""
         used = len({path.name.split(".")[0] for path in self._logs.glob("server-*")})
         log = self._logs / f"server-{used + 1:03d}.log"
-        self._log_name = log.name + ".gz"
+        self._log, self._watch = log, None
         return log

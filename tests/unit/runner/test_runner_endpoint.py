@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,27 +11,45 @@ import pytest
 from repro.domain.command import parse
 from repro.domain.launch import Launch
 from repro.domain.variable import Kind, Variable
-from repro.errors import UsageError
+from repro.errors import EXIT_COULD_NOT_TEST, ReproError, UsageError
 from repro.runner.endpoint import EndpointEngine, must_be_request_variables
 from repro.runner.port import Place
 
 LAUNCH = Launch(parse("vllm serve m"))
 
 
-def test_it_attaches_and_leaves_the_server_alone(tmp_path: Path) -> None:
-    engine = EndpointEngine("http://10.0.0.7:8000/base/v1/")
+@pytest.fixture
+def listening() -> Iterator[str]:
+    """host:port of a server that somebody else runs."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_it_attaches_and_leaves_the_server_alone(tmp_path: Path, listening: str) -> None:
+    engine = EndpointEngine(f"http://{listening}/base/v1/")
+    ids = set()
     for number in (1, 2):
         server = engine.start(LAUNCH, Place(tmp_path / "servers", tmp_path / f"{number}.log"))
-        assert server.base_url == "http://10.0.0.7:8000/base"
+        ids.add(server.id)
+        assert server.base_url == f"http://{listening}/base"
         assert server.exit_evidence() is None
         assert server.log.read_bytes() == b""
         server.stop()
         assert server.exit_evidence() is None
+    assert len(ids) == 1, "it is always the same server"
     assert not (tmp_path / "servers").exists(), "nothing is on record that a sweep could end"
 
 
-def test_another_launch_is_refused(tmp_path: Path) -> None:
-    engine = EndpointEngine("https://host")
+def test_an_address_where_nobody_listens_says_nothing_about_settings(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    with pytest.raises(ReproError, match="Nobody answers") as raised:
+        EndpointEngine(f"http://127.0.0.1:{port}").start(LAUNCH, Place(tmp_path, tmp_path / "1.log"))
+    assert raised.value.exit_code == EXIT_COULD_NOT_TEST
+
+
+def test_another_launch_is_refused(tmp_path: Path, listening: str) -> None:
+    engine = EndpointEngine(f"https://{listening}")
     engine.start(LAUNCH, Place(tmp_path, tmp_path / "1.log"))
     with pytest.raises(UsageError, match="other settings"):
         engine.start(Launch(parse("vllm serve m --seed 1")), Place(tmp_path, tmp_path / "2.log"))
