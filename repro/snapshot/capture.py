@@ -16,6 +16,7 @@ from typing import Any
 
 from repro.domain.fingerprint import Fact, FactDifference, Fingerprint, compare
 from repro.machine.clock import Clock, SystemClock
+from repro.machine.containers import argv_of, environment_of
 from repro.snapshot.collector import Collector, Context, reason_of
 from repro.snapshot.command import CommandCollector
 from repro.snapshot.configuration import ConfigurationCollector
@@ -164,6 +165,9 @@ def learn_secrets(context: Context) -> None:
     context.redactor.argv(context.server_argv())
     for command in (context.command, context.minimal):
         context.redactor.argv(command.argv() if command is not None else ())
+    if context.container is not None:
+        context.redactor.argv(argv_of(context.container))
+        context.redactor.environment(environment_of(context.container))
     context.redactor.environment(context.environment)
     context.redactor.environment(context.server_environment())
     context.redactor.counts.clear()

@@ -7,7 +7,7 @@ that field and no other; NVML may be called from several threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ def _answers(questions: Mapping[str, Callable[[], Any]], answer_s: float) -> tup
     answers: dict[str, Fact] = {}
 
     def ask(name: str, read: Callable[[], Any]) -> None:
-        answers[name] = attempt(read)
+        answer = attempt(read)
+        answers[name] = answer.value if isinstance(answer.value, Fact) else answer
 
     threads = {
         name: threading.Thread(target=ask, args=(name, read), name=f"nvml-{name}", daemon=True)
@@ -81,9 +82,7 @@ def _questions(library: Any, redactor: Redactor, root: Path) -> Mapping[str, Cal
         "memory_used": lambda: [library.nvmlDeviceGetMemoryInfo(h).used for h in handles()],
         "utilization": lambda: [library.nvmlDeviceGetUtilizationRates(h).gpu for h in handles()],
         "state": lambda: [_state(library, i, handle) for i, handle in enumerate(handles())],
-        "processes": lambda: [
-            p for i, handle in enumerate(handles()) for p in _processes(library, i, handle, redactor, root)
-        ],
+        "processes": lambda: _all_processes(library, handles(), redactor, root),
     }
 
 
@@ -139,18 +138,42 @@ def _nvlinks(library: Any, handle: Any) -> dict[str, int] | None:
     return {"up": sum(told), "down": len(told) - sum(told)} if told else None
 
 
+def _all_processes(library: Any, handles: Sequence[Any], redactor: Redactor, root: Path) -> Fact:
+    """Who computes on any device; a device that does not tell is named, and only where none tells is it unavailable."""
+    found: list[dict[str, Any]] = []
+    silent: list[str] = []
+    for index, handle in enumerate(handles):
+        told = attempt(lambda i=index, h=handle: _processes(library, i, h, redactor, root))  # type: ignore[misc]
+        found += told.value or []
+        silent += [] if told.known else [f"GPU {index}: {told.reason}"]
+    if silent and len(silent) == len(handles):
+        return Fact.unavailable("; ".join(silent))
+    return Fact.measured(found, f"without {'; '.join(silent)}" if silent else "")
+
+
 def _processes(library: Any, index: int, handle: Any, redactor: Redactor, root: Path) -> list[dict[str, Any]]:
-    """Who computes there; `command` None for a process that another container or user hides."""
+    """`command` None for a process that another container or user hides; `mig` the instance of a divided device."""
     return [
         {
             "gpu": index,
+            "mig": instance,
             "pid": process.pid,
             "memory": process.usedGpuMemory,
             "command": " ".join(redactor.argv(describe(process.pid).argv or ())) or None,
             "container": container_of_process(process.pid, root),
         }
-        for process in library.nvmlDeviceGetComputeRunningProcesses(handle)
+        for instance, part in _parts(library, handle)
+        for process in library.nvmlDeviceGetComputeRunningProcesses(part)
     ]
+
+
+def _parts(library: Any, handle: Any) -> list[tuple[int | None, Any]]:
+    """The device, or the instances that it is divided into: a divided one has no processes of its own."""
+    if not _or_none(lambda: library.nvmlDeviceGetMigMode(handle)[0]):
+        return [(None, handle)]
+    count = _or_none(lambda: library.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0
+    parts = [(n, _or_none(lambda n=n: library.nvmlDeviceGetMigDeviceHandleByIndex(handle, n))) for n in range(count)]  # type: ignore[misc]
+    return [(n, part) for n, part in parts if part is not None] or [(None, handle)]
 
 
 def _or_none(read: Callable[[], Any]) -> Any:

@@ -114,7 +114,13 @@ class FakeDocker:
     def listed(self) -> Sequence[Mapping[str, Any]]:
         self._answer()
         return [
-            {"Id": c["Id"], "Names": [c["Name"]], "Image": c["Config"]["Image"], "State": c["State"]["Status"]}
+            {
+                "Id": c["Id"],
+                "Names": [c["Name"]],
+                "Image": c["Config"]["Image"],
+                "State": c["State"]["Status"],
+                "Labels": c["Config"]["Labels"],
+            }
             for c in self._containers
         ]
 

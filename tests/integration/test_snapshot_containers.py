@@ -175,7 +175,8 @@ def test_an_ended_container_and_its_image_asked_aside(bed: Bed) -> None:
     asked = bed.snapshot("--container", name, "--inside", "--change", "a larger cache")
     assert value(asked, "inside.python")
     assert asked["missing"]["inside.vllm"] == "a throw-away container of the same image does not have it"
-    assert docker("ps", "--all", "--quiet", "--filter", f"label={ASIDE_LABEL}") == ""
+    left = docker("ps", "--all", "--quiet", "--filter", f"label={ASIDE_LABEL}", "--filter", f"ancestor={bed.image}")
+    assert left == ""
     assert asked["previous"] == document["id"]
     assert value(asked, "command.change") == "a larger cache"
     assert [found["name"] for found in asked["changed"] if found["pinned"]] == [

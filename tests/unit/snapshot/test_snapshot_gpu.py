@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,3 +101,72 @@ def test_the_real_library_gives_every_field() -> None:
     facts = GpuCollector().collect(Context(Redactor()))
     assert set(facts) == set(GpuCollector.fields)
     assert all(fact.known or fact.reason for fact in facts.values())
+
+
+def test_a_call_that_hangs_costs_its_field_and_the_library_stays_open() -> None:
+    release = threading.Event()
+
+    class Hanging(FakeNvml):
+        def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:
+            release.wait(60)
+            return SimpleNamespace(gpu=0)
+
+    library = Hanging(2)
+    try:
+        facts = GpuCollector(library, answer_s=0.3).collect(Context(Redactor()))
+    finally:
+        release.set()
+    assert facts["utilization"].reason == "the driver gave no answer within 0.3 s"
+    assert facts["driver_version"].known
+    assert facts["processes"].known
+    assert library.opened == 1, "closing it under a call that is still in it would crash"
+
+
+def test_one_device_that_does_not_tell_its_processes_is_named() -> None:
+    class Partly(FakeNvml):
+        def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+            if handle == 1:
+                raise RuntimeError("Unknown Error")
+            return super().nvmlDeviceGetComputeRunningProcesses(handle)
+
+    fact = GpuCollector(Partly(3)).collect(Context(Redactor()))["processes"]
+    assert [process["gpu"] for process in fact.value] == [2]
+    assert fact.reason == "without GPU 1: RuntimeError: Unknown Error"
+
+
+def test_the_instances_of_a_divided_device_are_asked() -> None:
+    class Divided(FakeNvml):
+        def nvmlDeviceGetMaxMigDeviceCount(self, handle: int) -> int:
+            return 2
+
+        def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> str:
+            if index == 1:
+                raise RuntimeError("Not Found")
+            return f"{handle}/{index}"
+
+        def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> list[SimpleNamespace]:
+            return [SimpleNamespace(pid=1, usedGpuMemory=None)] if handle == "3/0" else []
+
+    (process,) = GpuCollector(Divided(4)).collect(Context(Redactor()))["processes"].value
+    assert (process["gpu"], process["mig"], process["memory"]) == (3, 0, None)
+
+
+def test_state_is_in_watts_and_silent_questions_are_none() -> None:
+    class Telling(FakeNvml):
+        def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
+            return 1_100_000
+
+        def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:
+            if link >= 4:
+                raise RuntimeError("Invalid Argument")
+            return link != 2
+
+        def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
+            return 3 * kind
+
+    (state,) = GpuCollector(Telling(1)).collect(Context(Redactor()))["state"].value
+    assert state["power_limit"] == 1100.0
+    assert state["nvlinks"] == {"up": 3, "down": 1}
+    assert (state["ecc_corrected"], state["ecc_uncorrected"]) == (0, 3)
+    assert state["pci_link"]["width"] is None
+    assert state["power"] is None

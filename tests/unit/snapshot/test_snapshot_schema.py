@@ -8,9 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
+from repro.cli.schema import command
 from repro.domain.fingerprint import Fact, Fingerprint
-from repro.errors import InvalidFile
+from repro.errors import InvalidFile, UsageError
 from repro.redact.redactor import Redactor
 from repro.session.workspace import Workspace
 from repro.snapshot.capture import Snapshot, capture
@@ -78,3 +80,15 @@ def test_times_of_the_capture_are_told() -> None:
     snapshot = Snapshot("x", 0.0, 1.0, {}, Fingerprint(), None, taken={"host": 1.0, "container": 12.0})
     assert snapshot.warnings == ("the facts of host and container were taken 11 s apart",)
     assert Snapshot("x", 0.0, 1.0, {}, Fingerprint(), None, taken={"host": 1.0, "container": 9.0}).warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["fingerprint", "snapshot", "scenario", "recipe"])
+def test_every_schema_is_printed(kind: str) -> None:
+    printed = CliRunner().invoke(command, [kind], standalone_mode=False)
+    assert json.loads(printed.output)["title"] == f"repro {kind}"
+
+
+def test_another_schema_is_wrong_usage() -> None:
+    refused = CliRunner().invoke(command, ["bisect"], standalone_mode=False)
+    assert isinstance(refused.exception, UsageError)
+    assert "fingerprint" in refused.exception.hint

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from repro.cli import snapshot_subject
 from repro.cli.snapshot_subject import Subject, chooser, find_subject, refuse
@@ -85,6 +86,8 @@ def test_several_are_listed_off_a_terminal_and_asked_for_on_one(monkeypatch: pyt
     assert find(docker, choose=lambda shown: len(shown) - 1).said == f"process {os.getpid()}"
     assert find(docker, choose=lambda _: 1).said == "container two (running)"
     assert chooser(interactive=False) is refuse
+    with CliRunner().isolation(input="9\n2\n"):
+        assert snapshot_subject.ask(["--pid 1", "--pid 2"]) == 1, "nine are not there, so it asks again"
 
 
 def test_a_removed_container_is_named_with_where_its_log_may_be() -> None:

@@ -18,14 +18,16 @@ from repro.domain.failure import Family
 from repro.domain.fingerprint import Fingerprint
 from repro.domain.stage import Stage
 from repro.errors import WorkspaceUnusable
+from repro.machine.docker_port import Ran
 from repro.redact.redactor import Redactor
 from repro.session.workspace import Workspace
 from repro.snapshot.capture import capture, default_collectors
-from repro.snapshot.collector import Context
+from repro.snapshot.collector import Context, Series
 from repro.snapshot.log import TriageCollector
 from repro.snapshot.log_source import FileLog
 from repro.snapshot.write import write_snapshot
 from repro.triage import Diagnosis, ExitEvidence, Triage
+from tests.fakes.docker import FakeDocker, container_facts, image_facts
 
 KEY_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"
 KNOWN = "the-callers-own-secret"
@@ -52,6 +54,13 @@ SECRETS = {
     "what was changed": "changed-the-password",
     "signed URL in the log": "fe5f80f77d5fa3beca038a248ff027",
     "flag in the minimal command": "minimal-api-key",
+    "key in the container's argv": "container-api-key",
+    "variable of the container": "container-env-secret",
+    "label of the image": "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+    "key in the request": "sk-" + "reqA1b2C3d4E5f6G7h8I9j0K1l2M3n4",
+    "password in the diff": "diff-pass-word",
+    "password of Prometheus": "prometheus-pass-word",
+    "told by a program inside": "hf_" + "iN5iD3pR0gR4mT0lD1tT0u5Aa",
 }
 LOOK_ALIKES = [
     "max_tokens=4096",
@@ -69,6 +78,9 @@ LOOK_ALIKES = [
 ]
 
 
+CONTAINER_KEY = "key in the container's argv"
+
+
 def log_text() -> str:
     s = SECRETS
     return "\n".join(
@@ -84,6 +96,7 @@ def log_text() -> str:
             f'hook {s["Slack token in the log"]} body {{"password": "{s["JSON body in the log"]}"}}',
             f"GET https://b.local/w?X-Amz-Signature={s['signed URL in the log']}&x=1",
             f"ERROR clone failed {s['GitHub token in the root line']}",
+            f"the container was called with {s[CONTAINER_KEY]} and {s['variable of the container']}",
             *(text for text in LOOK_ALIKES if not text.startswith(("--", "TOKENIZERS", "HF_HUB", "8192"))),
             "",
         ]
@@ -105,6 +118,10 @@ def written(tmp_path: Path) -> Path:
     log.write_text(log_text())
     with git.Repo.init(tmp_path / "tree") as repository:
         repository.create_remote("origin", f"https://bob:{s['remote password']}@git.local/x.git")
+        (tmp_path / "tree/a.env").write_text("x=1\n")
+        repository.index.add(["a.env"])
+        repository.index.commit("first")
+        (tmp_path / "tree/a.env").write_text(f"password={s['password in the diff']}\n")
     argv = ["serve", "m", "--hf-token", s["hub token in argv"], "--api-key", s["api key in argv"], s["second api key"]]
     argv += ["--max-num-batched-tokens", "8192", "--tokenizer-mode", "auto"]
     program = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(300)"]
@@ -118,6 +135,13 @@ def written(tmp_path: Path) -> Path:
         "VLLM_STREAM_TOKEN_THRESHOLD": "512",
         "SOMETHING_ELSE": "not for a snapshot",
     }
+    container = container_facts(
+        "1" * 64,
+        "prod",
+        ("vllm", "serve", "m", "--api-key", s[CONTAINER_KEY]),
+        environment={"REGISTRY_PASSWORD": s["variable of the container"], "HF_HUB_OFFLINE": "1"},
+    )
+    labelled = image_facts(container["Image"], **{"build.token": s["label of the image"]})
     process = subprocess.Popen([*program, *argv], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -132,6 +156,13 @@ def written(tmp_path: Path) -> Path:
             minimal=parse(["vllm", "serve", "m", "--api-key", s["flag in the minimal command"]]),
             log=FileLog(log),
             sources=(tmp_path / "tree",),
+            docker=FakeDocker(
+                [container], [labelled], program=lambda _: Ran(1, f"cannot log in with {s['told by a program inside']}")
+            ),
+            container=container,
+            request={"model": "m", "prompt": "p", "api_key": s["key in the request"]},
+            fetch=lambda *_: "no Prometheus",
+            series=Series(f"http://me:{s['password of Prometheus']}@prom:9090", 60.0),
             change=f"set password={s['what was changed']} on {KNOWN}",
         )
         collectors = [TriageCollector(Known) if c.name == "triage" else c for c in default_collectors()]
@@ -164,6 +195,9 @@ def test_what_is_written_can_be_read_again(written: Path) -> None:
     assert document["masked"]["hf_token"] >= 1
     difference = {d["name"]: d for d in document["facts"]["command"]["difference"]["value"]}
     assert difference["--max-num-batched-tokens"]["command"] == "8192"
+    (tree,) = document["facts"]["source"]["trees"]["value"]
+    assert "+password=***masked:" in tree["diff"]
+    assert "cannot log in with ***masked:" in document["missing"]["inside.vllm"]
     fingerprint = Fingerprint.from_json(json.loads((written / "fingerprint.json").read_text()))
     assert fingerprint.pinned["host.kernel"].known
 
