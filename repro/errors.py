@@ -82,6 +82,10 @@ class SceneMoved(ReproError):
     """A pinned fact (driver, image id, libraries, model files) changed during a session."""
 
 
+class ServerStays(ReproError):
+    """A server that repro started does not end, not even when it is killed."""
+
+
 class Interrupted(ReproError):
     """The user pressed Ctrl-C; the session can be resumed."""
 

@@ -10,11 +10,11 @@ A contradiction between two answers to one configuration ends this search as inc
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from repro.bisect.ends import try_end
-from repro.bisect.ladder import SceneMoved, climb
-from repro.bisect.ledger import Contradiction, Stopped
+from repro.bisect.ends import DEAR_TRIES, try_end
+from repro.bisect.ladder import BaselineLost, climb
+from repro.bisect.ledger import Contradiction, Ledger, Stopped
 from repro.bisect.proof import prove, sides
 from repro.bisect.reduce import above, below
 from repro.bisect.state import State
@@ -49,7 +49,7 @@ def _guarded(state: State, options: SearchOptions) -> Search:
         result = yield from _steps(state, options)
     except Stopped as stop:
         return _result(state, ResultKind.INCONCLUSIVE, f"ended before its time: {stop}")
-    except (Contradiction, SceneMoved) as reason:
+    except (Contradiction, BaselineLost) as reason:
         return _result(state, ResultKind.INCONCLUSIVE, str(reason))
     return result
 
@@ -64,25 +64,30 @@ def _steps(state: State, options: SearchOptions) -> Search:
     failing = yield from _first_failing(state)
     yield from _prove_finding(state, failing)
     if state.finding is not None and state.finding.proven:
-        return _result(state, ResultKind.FOUND, "")
+        return _result(state, ResultKind.FOUND, _remarks(state))
     return _result(state, ResultKind.INCONCLUSIVE, _why_unproven(state))
 
 
 def _production_end(state: State, options: SearchOptions) -> Generator[Ask, Reply, SearchResult | None]:
     answers = yield from try_end(state.ledger, state.production, None, Purpose.PRODUCTION_END)
-    seen = frozenset(a.outcome.failure.signature for a in answers if isinstance(a.outcome, Failed))
+    seen = _shown_by(state.ledger, state.production)
     if not seen:
-        if all(isinstance(a.outcome, Unresolved) for a in answers):
-            return _result(state, ResultKind.INCONCLUSIVE, f"production could not be tested: {_unresolved(answers)}")
-        return _result(state, ResultKind.NOT_REPRODUCED, f"production passed {len(answers)} of {len(answers)} times")
-    # The template only tells `other` failures apart; a claim made on a command line has none.
-    claimed = {(s.stage, s.family) for s in options.claimed}
-    if claimed and not any((s.stage, s.family) in claimed for s in seen):
+        passed, of = state.ledger.passes(state.production)
+        if of < DEAR_TRIES:
+            why = f"production could be tested {of} of {len(answers)} times: {_unresolved(answers)}"
+            return _result(state, ResultKind.INCONCLUSIVE, why)
+        return _result(state, ResultKind.NOT_REPRODUCED, f"production passed {passed} of {of} times")
+    wanted = frozenset(s for s in seen if not options.claimed or any(s.answers(c) for c in options.claimed))
+    state.target = wanted or seen
+    if not wanted:
         shown = ", ".join(sorted(map(str, seen)))
-        state.target = seen
         return _result(state, ResultKind.END_NOT_AS_CLAIMED, f"production fails, but as {shown}")
-    state.target = frozenset(s for s in seen if not claimed or (s.stage, s.family) in claimed)
     return None
+
+
+def _shown_by(ledger: Ledger, configuration: Configuration) -> frozenset[Signature]:
+    outcomes = (a.outcome for a in ledger.answers.get(configuration, ()))
+    return frozenset(o.failure.signature for o in outcomes if isinstance(o, Failed))
 
 
 def _minimal_end(state: State) -> Generator[Ask, Reply, SearchResult | None]:
@@ -90,8 +95,8 @@ def _minimal_end(state: State) -> Generator[Ask, Reply, SearchResult | None]:
     failures = [a.outcome.failure for a in answers if isinstance(a.outcome, Failed)]
     if failures:
         signature = failures[0].signature
-        alike = sum(f.signature == signature for f in failures)
-        state.finding = Finding(signature, (), Tally(alike, len(answers)), Tally(0, 0))
+        alike = state.ledger.tally_target([state.minimal], frozenset({signature}))
+        state.finding = Finding(signature, (), alike, Tally(0, 0))
         same = "as production does" if signature in state.target else "otherwise than production"
         return _result(
             state, ResultKind.MINIMAL_FAILS, f"the minimal command fails by itself, {same}; no flag is to blame"
@@ -134,10 +139,7 @@ def _prove_finding(state: State, failing: Configuration) -> Generator[Ask, Reply
     pairs = yield from prove(state, failing, tuple(members.values()))
     _keep(state, failing, tuple(members.values()))
     if state.finding is not None:
-        finding = state.finding
-        state.finding = Finding(
-            finding.signature, finding.members, finding.failed, finding.passed, pairs, finding.alone
-        )
+        state.finding = replace(state.finding, proof=pairs)
 
 
 def _untried(variable: Variable) -> str:
@@ -164,14 +166,34 @@ def _keep(state: State, failing: Configuration, members: tuple[Member, ...]) -> 
 def _why_unproven(state: State) -> str:
     if state.finding is None:
         return "nothing was found"
-    masked = [p.variable for p in state.finding.proof if p.masked]
-    broken = [p.variable for p in state.finding.proof if not p.holds and not p.masked]
+    outcomes = {a.trial_id: a.outcome for group in state.ledger.answers.values() for a in group}
+    masked: list[str] = []
+    untested: list[str] = []
+    broken: list[str] = []
+    for pair in state.finding.proof:
+        both = (outcomes[pair.failing_trial], outcomes[pair.passing_trial])
+        if pair.masked:
+            masked.append(pair.variable)
+        elif any(isinstance(o, Unresolved) for o in both):
+            untested.append(pair.variable)
+        elif not pair.holds:
+            broken.append(pair.variable)
     parts = []
     if masked:
         parts.append(f"masked for {', '.join(masked)}: the passing side fails with another error")
+    if untested:
+        parts.append(f"the pair of {', '.join(untested)} could not be tested on fresh servers")
     if broken:
         parts.append(f"the pair of {', '.join(broken)} did not come out again on fresh servers")
     return "found but not proven: " + "; ".join(parts)
+
+
+def _remarks(state: State) -> str:
+    """What a proven finding still leaves open."""
+    members = state.finding.members if state.finding else ()
+    parts = [f"the threshold of {m.variable} is not narrowed: {m.bracket.reason}" for m in members if m.bracket.open]
+    parts += [f"{name} could not be tried ({why})" for name, why in state.untested.items()]
+    return "; ".join(parts)
 
 
 def _unresolved(answers: Iterable[Answer]) -> str:
@@ -181,7 +203,8 @@ def _unresolved(answers: Iterable[Answer]) -> str:
 def _result(state: State, kind: ResultKind, note: str) -> SearchResult:
     return SearchResult(
         kind=kind,
-        target=tuple(sorted(state.target, key=str)),
+        # A search that ended among the tries of production has not settled its target, but has seen it.
+        target=tuple(sorted(state.target or _shown_by(state.ledger, state.production), key=str)),
         findings=(state.finding,) if state.finding else (),
         set_aside=tuple(state.set_aside.values()),
         stable=state.tags(),

@@ -14,7 +14,8 @@ from repro.domain.variable import Configuration, Variable, minimal_configuration
 class State:
     """`baseline` is S of the rule: the last stable configuration, from which every next trial is derived.
 
-    `tried` are the variables that have had their turn, whatever came of it. `failing` is the smallest configuration
+    `tried` are the variables that have had their turn, whatever came of it; `untested` those whose turn told nothing,
+    and why. `failing` is the smallest configuration
     known to show the target once the ladder is over.
     """
 
@@ -25,6 +26,7 @@ class State:
     stable: list[Configuration] = field(default_factory=list)
     set_aside: dict[str, SetAside] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
+    untested: dict[str, str] = field(default_factory=dict)
     failing: Configuration | None = None
     finding: Finding | None = None
 

@@ -10,9 +10,12 @@ from repro.bisect.ledger import Ledger, shows
 from repro.bisect.split import level_probe, narrow_enough, probe, rounded_ratio
 from repro.domain.failure import Signature
 from repro.domain.finding import Bracket
-from repro.domain.outcome import Outcome, Passed
+from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.trial import Ask, Purpose, Reply
 from repro.domain.variable import Configuration, Kind, Variable
+
+# A prompt of one exact length can often not be built while its neighbours can.
+NEIGHBOURS = (1, -1, 2, -2)
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,45 @@ def narrow(task: Narrowing) -> Generator[Ask, Reply, Bracket]:
     variable = task.variable
     if not (isinstance(variable.minimal, int) and isinstance(variable.production, int)):
         raise TypeError(f"{variable.name} is not ordinal")
-    low, high = variable.minimal, variable.production
     next_value = _chooser(variable, task.precision, crash_ratio(task.ledger, task.target, variable.kind))
-    reason = ""
-    while not reason:
-        value = next_value(low, high)
-        if value is None:
-            reason = _why_narrow(low, high, variable)
-            break
-        outcome = yield from task.observe(value, Purpose.THRESHOLD)
+    # Between `passing` and `low` lies what failed otherwise or could not be tried: the target was not seen there.
+    passing, low, high = variable.minimal, variable.minimal, variable.production
+    hidden = ""
+    while (value := next_value(low, high)) is not None:
+        value, outcome = yield from _tell(task, value, low, high)
         if shows(outcome, task.target):
             high = value
-        elif isinstance(outcome, Passed):
-            low = value
+            continue
+        low = value
+        if isinstance(outcome, Passed):
+            passing = value
         else:
-            # Neither the target nor a pass: another fault hides what happens here, so nothing is concluded from it.
-            reason = f"something else stood in the way at {value}"
+            hidden = f"{_other(outcome)} at {value}"
     exceptions = yield from _bands(task, low, high)
-    return Bracket(low, high, reason, exceptions)
+    if passing == low:
+        return Bracket(passing, high, _why_narrow(low, high, variable), exceptions)
+    return Bracket(passing, high, hidden, exceptions, open=True)
+
+
+def _tell(task: Narrowing, value: int, low: int, high: int) -> Generator[Ask, Reply, tuple[int, Outcome]]:
+    """The outcome at `value`, or that of the nearest value that can be tried where that one never can."""
+    outcome = yield from task.observe(value, Purpose.THRESHOLD)
+    if task.variable.levels:
+        return value, outcome
+    for step in NEIGHBOURS:
+        if not isinstance(outcome, Unresolved) or outcome.again:
+            break
+        if low < value + step < high:
+            near = yield from task.observe(value + step, Purpose.THRESHOLD)
+            if not isinstance(near, Unresolved):
+                return value + step, near
+    return value, outcome
+
+
+def _other(outcome: Outcome) -> str:
+    if isinstance(outcome, Failed):
+        return f"another error ({outcome.failure.signature})"
+    return f"no answer ({outcome.reason})" if isinstance(outcome, Unresolved) else "nothing"
 
 
 def _why_narrow(low: int, high: int, variable: Variable) -> str:
@@ -112,10 +136,11 @@ def _bands(task: Narrowing, low: int, high: int) -> Generator[Ask, Reply, tuple[
 
 
 def _sample(task: Narrowing, left: int, right: int) -> int | None:
-    """A value in the open interval, or None where there is none or the narrowing has looked inside already."""
+    """A value in the middle of the open interval; None where there is none or its middle half was looked at already."""
+    near, far = (max(left, 1) * (right / max(left, 1)) ** part for part in (0.25, 0.75))
     for configuration in task.ledger.answers:
         value = configuration[task.variable.name]
-        if isinstance(value, int) and left < value < right and configuration == task.at(value):
+        if isinstance(value, int) and near <= value <= far and configuration == task.at(value):
             return None
     if task.variable.levels:
         levels = [level for level in sorted(task.variable.levels) if left < level < right]

@@ -47,9 +47,17 @@ class Family(str, Enum):
         return self.value
 
 
+# Families that hold many faults: for them the root's shape belongs to the error type as well.
+_WIDE = frozenset({Family.OTHER, Family.HTTP_ERROR, Family.BAD_OUTPUT})
+
+
 @dataclass(frozen=True)
 class Signature:
-    """The error type: what a search compares. `template` is the root line's shape and only counts for `other`."""
+    """The error type: what a search compares.
+
+    `template` is the root line's shape for `other`, and the kind of the answer for `http_error` and `bad_output` ("HTTP
+    500", "empty answer"); it is empty for every other family, and in a claim that a user made.
+    """
 
     stage: Stage
     family: Family
@@ -57,6 +65,11 @@ class Signature:
 
     def __str__(self) -> str:
         return f"{self.stage}/{self.family}"
+
+    def answers(self, claim: Signature) -> bool:
+        """Whether this is what a claim means: a claim without a template means every one of its family."""
+        same = (self.stage, self.family) == (claim.stage, claim.family)
+        return same and claim.template in ("", self.template)
 
 
 @dataclass(frozen=True)
@@ -81,4 +94,4 @@ class Failure:
 
     @property
     def signature(self) -> Signature:
-        return Signature(self.stage, self.family, self.root_template if self.family is Family.OTHER else "")
+        return Signature(self.stage, self.family, self.root_template if self.family in _WIDE else "")

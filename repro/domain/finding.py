@@ -36,13 +36,15 @@ class Bracket:
 
     `passing` is the largest value that did not show the target, `failing` the smallest that did; `reason` says why the
     search between them stopped ("within 5 %", "exact", "no value between"). `exceptions` are values on the wrong side
-    of the bracket (a passing one above `failing`, a failing one below `passing`): the fault is then a band.
+    of the bracket (a passing one above `failing`, a failing one below `passing`): the fault is then a band. `open`: the
+    bracket is wider than asked, because what lies between could not be told.
     """
 
     passing: Value
     failing: Value
     reason: str
     exceptions: tuple[Value, ...] = ()
+    open: bool = False
 
 
 @dataclass(frozen=True)

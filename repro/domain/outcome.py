@@ -25,9 +25,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Unresolved:
-    """The trial could not be judged: another job took the GPU, the fingerprint moved, Docker is down."""
+    """The trial could not be judged: another job took the GPU, the fingerprint moved, Docker is down.
+
+    `again`: another try may tell; False where the reason would be the same each time (a prompt that cannot be built).
+    """
 
     reason: str
+    again: bool = True
 
 
 Outcome: TypeAlias = Passed | Failed | Unresolved

@@ -29,14 +29,27 @@ _TAIL = 4096
 
 @dataclass(frozen=True)
 class Miss:
-    """Why an answer does not meet its expectation."""
+    """Why an answer does not meet its expectation.
+
+    `kind` tells faults of one family apart ("HTTP 500", "empty answer") and is the same whenever the fault is.
+    `refused`: the server turned the request down (4xx) without having worked on it, and is as sound as before.
+    """
 
     family: Family
     detail: str
+    kind: str = ""
+    refused: bool = False
 
     def failure(self, reached: tuple[Stage, ...] = ()) -> Failure:
         """The failure of a server whose log tells nothing more than this answer does."""
-        return Failure(Stage.SERVING, self.family, reached=reached, confidence=0.6, detail=self.detail)
+        return Failure(
+            Stage.SERVING,
+            self.family,
+            root_template=self.kind,
+            reached=reached,
+            confidence=0.6,
+            detail=self.detail,
+        )
 
 
 def judge(expectation: Expectation, answer: HttpAnswer, reading: Reading | None = None) -> Miss | None:
@@ -54,7 +67,7 @@ def _broken(expectation: Expectation, answer: HttpAnswer) -> Miss | None:
         case NetworkFault.RESET:
             return Miss(Family.ENGINE_DEAD, f"the server broke the connection: {answer.detail}")
         case NetworkFault.OTHER:
-            return Miss(Family.HTTP_ERROR, f"the exchange broke: {answer.detail}")
+            return Miss(Family.HTTP_ERROR, f"the exchange broke: {answer.detail}", "broken exchange")
         case None:
             late = answer.seconds > expectation.deadline_s
             return Miss(Family.TIMEOUT, f"the answer took {answer.seconds:.1f} s") if late else None
@@ -63,14 +76,18 @@ def _broken(expectation: Expectation, answer: HttpAnswer) -> Miss | None:
 def _wrong_status(expectation: Expectation, answer: HttpAnswer, said: Reading) -> Miss | None:
     if answer.status != expectation.status:
         detail = f"HTTP {answer.status}: {said.error or answer.excerpt()}"
-        return Miss(_family_of_error(answer.status, answer.text), detail)
+        refused = answer.status is not None and 400 <= answer.status < 500
+        return Miss(_family_of_error(answer.status, answer.text), detail, f"HTTP {answer.status}", refused)
     if expectation.status != 200:
         return None
     if said.error is not None:
-        return Miss(_family_of_error(200, said.error), f"error inside a 200 answer: {said.error}")
+        family = _family_of_error(200, said.error)
+        return Miss(family, f"error inside a 200 answer: {said.error}", "error inside a 200 answer")
     if not said.complete:
         detail = "the stream ended without [DONE]" if answer.streamed else f"not a JSON object: {answer.excerpt()}"
-        return Miss(Family.HTTP_ERROR if answer.streamed else Family.BAD_OUTPUT, detail)
+        if answer.streamed:
+            return Miss(Family.HTTP_ERROR, detail, "cut stream")
+        return Miss(Family.BAD_OUTPUT, detail, "no JSON")
     return None
 
 
@@ -85,34 +102,46 @@ def _family_of_error(status: int | None, text: str) -> Family:
 def _bad_output(expectation: Expectation, said: Reading) -> Miss | None:
     if expectation.status != 200:
         return None
-    fault = None
+    found = _content_fault(expectation, said)
+    if found is not None:
+        kind, detail = found
+        return Miss(Family.BAD_OUTPUT, f"{detail} (finish_reason {said.finish_reason})", kind)
+    if expectation.finish_reasons and said.finish_reason not in expectation.finish_reasons:
+        wanted = " or ".join(expectation.finish_reasons)
+        kind = f"finish_reason {said.finish_reason}"
+        return Miss(Family.BAD_OUTPUT, f"{kind}, expected {wanted}", kind)
+    return None
+
+
+def _content_fault(expectation: Expectation, said: Reading) -> tuple[str, str] | None:
+    """(kind, detail) of what is wrong with the content itself."""
     if expectation.tool_call:
         fault = _tool_fault(said.tool_calls)
+        if fault is not None:
+            return fault
     elif expectation.not_empty and not (said.content or said.reasoning or said.tool_calls):
-        fault = "empty answer: no content, no reasoning, no tool call"
-    if fault is None and expectation.no_markers:
+        return "empty answer", "empty answer: no content, no reasoning, no tool call"
+    if expectation.no_markers:
         marker = _MARKER.search(said.content) or _MARKER.search(said.reasoning)
-        fault = f"template marker in the text: {marker.group()}" if marker else None
-    if fault is None and expectation.no_endless_token:
+        if marker:
+            return "template marker", f"template marker in the text: {marker.group()}"
+    if expectation.no_endless_token:
         row = _ENDLESS.search(said.content[-_TAIL:]) or _ENDLESS.search(said.reasoning[-_TAIL:])
-        fault = f"one token over and over: {row.group(1)!r}" if row else None
-    if fault is None and expectation.finish_reasons and said.finish_reason not in expectation.finish_reasons:
-        fault = f"finish_reason {said.finish_reason}, expected {' or '.join(expectation.finish_reasons)}"
-    if fault is None:
-        return None
-    return Miss(Family.BAD_OUTPUT, f"{fault} (finish_reason {said.finish_reason})" if "finish" not in fault else fault)
+        if row:
+            return "endless token", f"one token over and over: {row.group(1)!r}"
+    return None
 
 
-def _tool_fault(calls: tuple[ToolCall, ...]) -> str | None:
+def _tool_fault(calls: tuple[ToolCall, ...]) -> tuple[str, str] | None:
     if not calls:
-        return "no tool call in the answer"
+        return "no tool call", "no tool call in the answer"
     for call in calls:
         if not call.name:
-            return "a tool call without a name"
+            return "nameless tool call", "a tool call without a name"
         try:
             arguments = json.loads(call.arguments)
         except ValueError:
-            return f"the arguments of {call.name} are not JSON: {call.arguments[:80]!r}"
+            return "tool arguments", f"the arguments of {call.name} are not JSON: {call.arguments[:80]!r}"
         if not isinstance(arguments, dict):
-            return f"the arguments of {call.name} are no object: {call.arguments[:80]!r}"
+            return "tool arguments", f"the arguments of {call.name} are no object: {call.arguments[:80]!r}"
     return None

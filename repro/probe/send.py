@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Barrier
+from threading import Barrier, Thread
 
 from repro.domain.failure import Family
 from repro.domain.request import Expectation, Request, RequestSet
@@ -58,13 +57,25 @@ def _send_wave(wave: tuple[Request, ...], first: int, expectation: Expectation, 
         return (_exchange(first, wave[0], expectation, client),)
     # All threads meet at the barrier first, so that none has been served before the last has left.
     gate = Barrier(len(wave))
+    exchanges: list[Exchange] = []
+    errors: list[BaseException] = []
 
-    def one(place: int) -> Exchange:
-        gate.wait()
-        return _exchange(first + place, wave[place], expectation, client)
+    def one(place: int) -> None:
+        try:
+            gate.wait()
+            exchanges.append(_exchange(first + place, wave[place], expectation, client))
+        except BaseException as error:  # raised again by whoever waits for this thread
+            errors.append(error)
 
-    with ThreadPoolExecutor(max_workers=len(wave)) as pool:
-        return tuple(pool.map(one, range(len(wave))))
+    # Daemons and no pool, which would wait: Ctrl-C must not last as long as a request that hangs.
+    threads = [Thread(target=one, args=(place,), daemon=True) for place in range(len(wave))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return tuple(sorted(exchanges, key=lambda exchange: exchange.index))
 
 
 def _exchange(index: int, request: Request, expectation: Expectation, client: Client) -> Exchange:

@@ -82,8 +82,8 @@ def outcome_to_json(outcome: Outcome) -> Json:
             return {"outcome": "passed", "reached": [s.value for s in reached]}
         case Failed(failure):
             return {"outcome": "failed", "failure": failure_to_json(failure)}
-        case Unresolved(reason):
-            return {"outcome": "unresolved", "reason": reason}
+        case Unresolved(reason, again):
+            return {"outcome": "unresolved", "reason": reason, "again": again}
         case _:
             assert_never(outcome)
 
@@ -95,7 +95,7 @@ def outcome_from_json(data: Mapping[str, Any]) -> Outcome:
         case "failed":
             return Failed(failure_from_json(data["failure"]))
         case "unresolved":
-            return Unresolved(data["reason"])
+            return Unresolved(data["reason"], data.get("again", True))
         case other:
             raise ValueError(f"unknown outcome {other!r}")
 
@@ -152,6 +152,7 @@ def _bracket_to_json(bracket: Bracket) -> Json:
         "failing": value_to_json(bracket.failing),
         "reason": bracket.reason,
         "exceptions": [value_to_json(v) for v in bracket.exceptions],
+        "open": bracket.open,
     }
 
 

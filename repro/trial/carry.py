@@ -10,9 +10,11 @@ from typing_extensions import assert_never
 
 from repro.domain.failure import Failure, Family
 from repro.domain.fingerprint import Fingerprint, moved
+from repro.domain.launch import Launch
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.request import RequestSet, RequestShape
 from repro.domain.scene import PREFIX_CACHING_FLAG, Scene
+from repro.domain.stage import Stage
 from repro.domain.trial import Answer, Cost, Fresh, ServerFacts, Trial
 from repro.errors import SceneMoved
 from repro.machine.clock import Clock
@@ -40,12 +42,13 @@ class Carried:
 
 @dataclass(frozen=True)
 class _Served:
-    """What the requests of one trial came to."""
+    """What the requests of one trial came to; `sound`: the server may be trusted with another trial."""
 
     outcome: Outcome
     missed: int
     sent: int
     facts: dict[str, Any]
+    sound: bool = True
 
 
 class Carrier:
@@ -90,13 +93,14 @@ class Carrier:
                 return self._not_ready(trial, started, begun)
             live = started
         before = live.served_requests
-        shape = self._scene.shape(trial.configuration).repeated(trial.rounds)
+        shape = self._scene.shape(trial.configuration).repeated(trial.rounds * self._repeats(launch))
         served = (
             _Served(Passed(live.reached), 0, 0, {})
             if trial.stop_after in live.reached
             else self._serve(trial, live, shape)
         )
-        facts = ServerFacts(live.server.id, launch.digest, before, live.watch.still_alive())
+        alive = served.sound and live.watch.still_alive()
+        facts = ServerFacts(live.server.id, launch.digest, before, alive)
         cost = Cost(launches, self._clock.monotonic() - begun)
         if not facts.alive or trial.stop_after is not None:
             self._bench.stop()
@@ -112,6 +116,10 @@ class Carrier:
             self._bench.stop()
             raise
 
+    def _repeats(self, launch: Launch) -> int:
+        """With prefix caching on the same bytes are sent twice, cold and then from the cache: production meets both."""
+        return 2 if launch.command.flag(PREFIX_CACHING_FLAG) is True else 1
+
     def _same_scene(self) -> None:
         differences = moved(self._expected, self._pinned())
         if differences:
@@ -123,13 +131,17 @@ class Carrier:
 
     def _not_ready(self, trial: Trial, end: NotReady, begun: float) -> Carried:
         cost = Cost(1, self._clock.monotonic() - begun)
-        answer = Answer(trial.id, self._masked(Failed(end.failure)), cost=cost)
+        outcome: Outcome = Failed(end.failure)
+        if (end.failure.stage, end.failure.family) == (Stage.API_READY, Family.PORT_IN_USE):
+            # repro chose the port and it was free: another program was quicker, which says nothing about the command.
+            outcome = Unresolved("another program took the port that was chosen for the server")
+        answer = Answer(trial.id, self._masked(outcome), cost=cost)
         return Carried(answer, self._bench.log_name, {"end": end.reason, "early_end": end.early_end})
 
     def _serve(self, trial: Trial, live: Live, shape: RequestShape) -> _Served:
         requests = self._requests(trial, live, shape)
         if isinstance(requests, CannotBuild):
-            return _Served(Unresolved(requests.reason), 0, 0, {})
+            return _Served(Unresolved(requests.reason, again=False), 0, 0, {})
         self._keep_requests(trial.id, requests)
         exchanges = send(requests, live.client)
         live.served_requests += len(exchanges)
@@ -141,8 +153,10 @@ class Carrier:
         if failure is not None:
             outcome = Failed(failure)
         elif (doubt := self._cache_doubt(trial, live)) is not None:
-            outcome = Unresolved(doubt)
-        return _Served(outcome, len(missed) + unanswered, len(requests.requests), facts)
+            outcome = Unresolved(doubt, again=False)
+        # A server that has failed at a request may be wounded, and what it says next is no news of the configuration.
+        sound = all(e.missed is not None and e.missed.refused for e in missed) and not unanswered
+        return _Served(outcome, len(missed) + unanswered, len(requests.requests), facts, sound)
 
     def _requests(self, trial: Trial, live: Live, shape: RequestShape) -> RequestSet | CannotBuild:
         if live.served is None:
@@ -154,7 +168,8 @@ class Carrier:
 
     def _failure(self, live: Live, missed: list[Exchange], suspected: bool) -> Failure | None:
         """What the log or the server's end tells goes before what the answer says."""
-        dying = any(e.missed is not None and e.missed.family in _MAY_BE_DYING for e in missed)
+        misses = [e.missed for e in missed if e.missed is not None]
+        dying = any(m.family in _MAY_BE_DYING and not m.refused for m in misses)
         failure = live.watch.after_requests(suspected and dying)
         if failure is None and suspected and missed and missed[0].missed is not None:
             failure = missed[0].missed.failure(live.reached)
@@ -177,8 +192,8 @@ class Carrier:
         match outcome:
             case Passed():
                 return outcome
-            case Unresolved(reason):
-                return Unresolved(self._redactor.text(reason))
+            case Unresolved(reason, again):
+                return Unresolved(self._redactor.text(reason), again)
             case Failed(failure):
                 root = None if failure.root_line is None else self._redactor.text(failure.root_line)
                 # A mask is numbered by first sight, which a resume changes; error types must stay comparable.

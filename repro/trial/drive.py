@@ -18,7 +18,7 @@ from repro.domain.trial import Answer, Ask, Fresh, Reply, Search, Stop, Trial
 from repro.domain.variable import Configuration, Value
 from repro.errors import Interrupted
 from repro.machine.clock import Clock
-from repro.session.codec import answer_to_json, ask_to_json, cost_to_json, result_to_json
+from repro.session.codec import answer_from_json, answer_to_json, ask_to_json, cost_to_json, result_to_json
 from repro.session.journal import Event, Journal
 from repro.trial.carry import Carried
 from repro.trial.progress import Asked, Note, Observer, TrialFinished, TrialStarted
@@ -147,12 +147,12 @@ class Driver:
             carried = self._carrier.carry(trial)
             cost = carried.answer.cost
             total, self._spent = summed(total, cost), summed(self._spent, cost)
-            answer = replace(carried.answer, cost=total)
-            if not isinstance(answer.outcome, Unresolved) or attempt == self._limits.tries:
+            # As the journal will give it back: the search must decide on the same figures when it is resumed.
+            answer = answer_from_json(answer_to_json(replace(carried.answer, cost=total)))
+            outcome = answer.outcome
+            if not isinstance(outcome, Unresolved) or not outcome.again or attempt == self._limits.tries:
                 break
-            self._journal.append(
-                "tried", trial=trial.id, attempt=attempt, reason=answer.outcome.reason, **cost_to_json(cost)
-            )
+            self._journal.append("tried", trial=trial.id, attempt=attempt, reason=outcome.reason, **cost_to_json(cost))
             self._observer.told(TrialFinished(self._number, trial, answer, again=True))
         self._journal.append("finished", answer=answer_to_json(answer), log=carried.log, requests=carried.facts)
         self._write_history()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from repro.domain.failure import Family
+from repro.domain.failure import Family, Signature
 from repro.domain.outcome import Failed, Passed, Unresolved
 from repro.domain.stage import Stage
 from repro.domain.trial import Fresh, Trial
@@ -80,13 +80,15 @@ def test_a_crash_is_named_by_the_log_and_the_next_trial_launches(shop: Any, tria
     assert shop.logs == ["server-001.log.gz"]
 
 
-def test_an_error_answer_of_a_living_server_is_the_failure(shop: Any, trial: MakeTrial) -> None:
-    shop.engine.chat = lambda _server, _body: HttpAnswer(500, '{"error": {"message": "boom"}}')
+@pytest.mark.parametrize(("status", "trusted"), [(500, False), (400, True)])
+def test_only_a_refusal_leaves_the_server_trusted(shop: Any, trial: MakeTrial, status: int, trusted: bool) -> None:
+    """A server that failed at a request may be wounded; one that turned it down (4xx) is as sound as before."""
+    shop.engine.chat = lambda _server, _body: HttpAnswer(status, '{"error": {"message": "boom"}}')
     answer = shop.carrier.carry(trial()).answer
-    assert answer.outcome.failure.signature.family is Family.HTTP_ERROR
+    assert answer.outcome.failure.signature == Signature(Stage.SERVING, Family.HTTP_ERROR, f"HTTP {status}")
     assert "boom" in answer.outcome.failure.detail
-    assert answer.server.alive
-    assert not shop.carrier.needs_launch(trial(1))
+    assert answer.server.alive is trusted
+    assert shop.carrier.needs_launch(trial(1)) is not trusted
 
 
 def test_allowed_misses_pass(shop: Any, trial: MakeTrial, say: Callable[..., HttpAnswer]) -> None:
