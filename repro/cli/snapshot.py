@@ -34,6 +34,7 @@ def command(**options: Any) -> int:
     written.
     """
     from repro.cli.output import print_json, talk
+    from repro.cli.snapshot_check import check_snapshot
     from repro.cli.snapshot_subject import chooser, find_subject
     from repro.cli.snapshot_take import Asking, seconds_of, take_snapshot
     from repro.cli.wiring import redactor_for
@@ -70,7 +71,7 @@ def command(**options: Any) -> int:
     )
     talk(f"snapshot of {subject.said}")
     folder = Workspace.open(Path.cwd()).new("snapshots", clock.now())
-    taken = take_snapshot(folder, subject, asking, redactor_for(), clock)
+    taken = take_snapshot(folder, subject, asking, redactor_for(), clock, check_snapshot)
     if options["as_json"]:
         print_json("snapshot", taken.document())
     else:

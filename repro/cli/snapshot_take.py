@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from repro.bisect import SearchOptions, plan
 from repro.cli.options import Source
 from repro.cli.production import take
 from repro.cli.snapshot_subject import Subject
-from repro.cli.snapshot_text import price, ten_lines
+from repro.cli.snapshot_text import Checked, price, ten_lines
 from repro.domain.command import Command, parse, parse_non_default_args
 from repro.domain.command.layout import gpu_count
 from repro.domain.fingerprint import Fingerprint
@@ -36,8 +36,8 @@ from repro.snapshot.configuration import server_addresses
 from repro.snapshot.log_source import LogSource, lines_of
 from repro.snapshot.write import fingerprint_document, read_fingerprint, snapshot_document, write_snapshot
 
-Breaks = Callable[[Snapshot], Sequence[str]]
-"""The broken links of the compatibility chain in a snapshot, one line each."""
+Check = Callable[[Snapshot], Checked | None]
+"""Puts a snapshot to the compatibility chain; None where no recipe applies to it."""
 
 _COMMAND_WITHIN = 16 << 20  # bytes of a log in which its "non-default args" are looked for
 _USUAL_LAUNCH_MINUTES = 15.0  # of a model that takes eight GPUs, where the log tells nothing
@@ -69,7 +69,7 @@ class TakenSnapshot:
     folder: Path
     files: tuple[Path, ...]
     subject: str
-    breaks: tuple[str, ...] | None
+    checked: Checked | None
     next_command: str
 
     def document(self) -> dict[str, Any]:
@@ -77,16 +77,16 @@ class TakenSnapshot:
         head = {"folder": str(self.folder), "files": [p.name for p in self.files], "subject": self.subject}
         fingerprint = fingerprint_document(self.snapshot)
         own = {k: v for k, v in snapshot_document(self.snapshot).items() if k not in ("schema", "version")}
-        told = {"recipe_breaks": None if self.breaks is None else list(self.breaks), "next": self.next_command}
+        told = {"checked": None if self.checked is None else asdict(self.checked), "next": self.next_command}
         return {**head, **own, **told, "pinned": fingerprint["pinned"], "observed": fingerprint["observed"]}
 
     def text(self) -> str:
         """Ten lines for the terminal."""
-        return "\n".join(ten_lines(self.snapshot, self.folder, self.subject, self.breaks, self.next_command))
+        return "\n".join(ten_lines(self.snapshot, self.folder, self.subject, self.checked, self.next_command))
 
 
 def take_snapshot(
-    folder: Path, subject: Subject, asking: Asking, redactor: Redactor, clock: Clock, breaks: Breaks | None = None
+    folder: Path, subject: Subject, asking: Asking, redactor: Redactor, clock: Clock, check: Check | None = None
 ) -> TakenSnapshot:
     """Freeze `subject` into `folder`, which is new, and compare with the snapshot before it."""
     command = _command(subject, asking)
@@ -95,13 +95,14 @@ def take_snapshot(
     collectors = default_collectors(ask_inside=asking.inside is not False, hash_weights=asking.hash_weights)
     snapshot = capture(context, collectors, clock, _previous(folder))
     files = write_snapshot(snapshot, folder, redactor)
+    checked = None if check is None else check(snapshot)
     return TakenSnapshot(
         snapshot=snapshot,
         folder=folder,
         files=files,
         subject=redactor.text(subject.said),
-        breaks=None if breaks is None else tuple(breaks(snapshot)),
-        next_command=redactor.text(_next(snapshot, subject, asking, scene)),
+        checked=checked,
+        next_command=redactor.text(_next(snapshot, subject, asking, scene, checked)),
     )
 
 
@@ -212,8 +213,10 @@ def _previous(folder: Path) -> tuple[str, Fingerprint] | None:
     return None
 
 
-def _next(snapshot: Snapshot, subject: Subject, asking: Asking, scene: Scene | None) -> str:
+def _next(snapshot: Snapshot, subject: Subject, asking: Asking, scene: Scene | None, checked: Checked | None) -> str:
     """The command that goes on from here, with its price."""
+    if checked is not None and checked.broken:
+        return "repro check, and mend the first broken link before anything is searched; no launch"
     where = _where(subject, asking)
     if asking.request_file is not None:
         where += f" --request {asking.request_file}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,30 @@ _NOT_ASKED = (
 _PRIVILEGE = ("needs", "permission", "takes root", "may you use")
 
 
-def ten_lines(
-    snapshot: Snapshot, folder: Path, subject: str, breaks: Sequence[str] | None, next_command: str
-) -> list[str]:
-    """The lines; `breaks` are the broken links of the compatibility chain, None where nobody checked."""
+@dataclass(frozen=True)
+class Checked:
+    """What the compatibility chain says of a snapshot: broken links, first one first, and rules without an answer."""
+
+    recipe: str
+    broken: tuple[str, ...]
+    unknown: int
+
+    def __str__(self) -> str:
+        if self.broken:
+            return f"{self.recipe}: broken at {_some(self.broken)}"
+        open_ends = f", {self.unknown} rules cannot be answered (repro check)" if self.unknown else ""
+        return f"{self.recipe}: no link is known to be broken{open_ends}"
+
+
+def ten_lines(snapshot: Snapshot, folder: Path, subject: str, checked: Checked | None, next_command: str) -> list[str]:
+    """The lines; `checked` None where nobody checked."""
     seconds = snapshot.ended - snapshot.started
     masked = sum(snapshot.masked.values())
     lines = [
         f"{subject}: {folder}",
         *_failure(snapshot),
         f"not seen: {_missing(snapshot)}",
-        *([] if breaks is None else [f"recipe: {_some(breaks) or 'no broken link'}"]),
+        *([] if checked is None else [f"recipe: {checked}"]),
         f"neighbours on the GPUs: {_neighbours(snapshot)}",
         *_changed(snapshot),
         *(f"warning: {warning}" for warning in snapshot.warnings),

@@ -49,6 +49,7 @@ def value(document: dict[str, Any], name: str) -> Any:
 
 
 def check_files(document: dict[str, Any], log: bytes) -> None:
+    """Every file holds to its schema and holds no secret; the copy has at least the lines of `log`."""
     folder = Path(document["folder"])
     for kind in ("fingerprint", "snapshot"):
         jsonschema.validate(json.loads((folder / f"{kind}.json").read_text()), snapshot_schema(kind))
@@ -69,6 +70,7 @@ def test_a_real_process_while_it_serves_and_after_its_engine_was_killed(
     (tmp_path / "request.json").write_text(json.dumps({**request, "max_tokens": 40, "temperature": 0}))
     counted = server.request("/v1/chat/completions", {**request, "max_tokens": 40}).body["usage"]["prompt_tokens"]
 
+    before = server.log.read_bytes()
     serving = snapshot("--pid", str(server.process.pid), "--request", tmp_path / "request.json")
     assert serving["triage"]["stage"] == "none"
     assert value(serving, "log.path") == str(server.log), "found by the process's own output"
@@ -86,7 +88,7 @@ def test_a_real_process_while_it_serves_and_after_its_engine_was_killed(
     assert value(serving, "configuration.defaults")["--enable-prefix-caching"] is True
     assert value(serving, "model_files.index")["missing"] == []
     assert value(serving, "model_files.path") == str(tiny_model)
-    check_files(serving, server.log.read_bytes())
+    check_files(serving, before)
 
     server.kill_member(ENGINE)
     assert server.wait_end(60) is not None

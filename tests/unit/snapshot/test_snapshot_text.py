@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from repro.cli.snapshot_take import launch_minutes, seconds_of
-from repro.cli.snapshot_text import price, ten_lines
+from repro.cli.snapshot_text import Checked, price, ten_lines
 from repro.domain.fingerprint import Fact, FactDifference, Fingerprint
 from repro.errors import UsageError
 from repro.snapshot.capture import Snapshot
@@ -45,8 +45,8 @@ def snapshot(**more: Any) -> Snapshot:
     return Snapshot("id", 0.0, 1.5, facts, Fingerprint(), **told)
 
 
-def lines(shot: Snapshot, breaks: list[str] | None = None) -> dict[str, str]:
-    told = ten_lines(shot, Path("/w/id"), "container prod", breaks, "repro bisect")
+def lines(shot: Snapshot, checked: Checked | None = None) -> dict[str, str]:
+    told = ten_lines(shot, Path("/w/id"), "container prod", checked, "repro bisect")
     assert len(told) <= 10
     assert max(map(len, told)) <= 200
     return dict(line.partition(": ")[::2] for line in told)
@@ -55,11 +55,11 @@ def lines(shot: Snapshot, breaks: list[str] | None = None) -> dict[str, str]:
 def test_ten_lines() -> None:
     difference = FactDifference("gpu.driver_version", True, Fact.measured("575"), Fact.measured("580"))
     shot = snapshot(previous="before", changed=(difference,))
-    told = lines(shot, ["driver: R575 is too old"])
+    told = lines(shot, Checked("kimi-k3-b300", ("driver: R575 is too old",), 2))
     assert len(told) == 10
     assert told["stage"] == "serving/oom_gpu (the container ended with 0, killed for memory)"
     assert told["root"].startswith("line 7: torch.OutOfMemoryError")
-    assert told["recipe"] == "driver: R575 is too old"
+    assert told["recipe"] == "kimi-k3-b300: broken at driver: R575 is too old"
     assert told["neighbours on the GPUs"] == "pid 70 on GPU 1 (3.0 GiB): train.py"
     assert told["changed since before"] == "gpu.driver_version"
     assert told["warning"] == "the facts of host and container were taken 25 s apart"
@@ -80,6 +80,8 @@ def test_privileges_come_first_and_what_was_not_asked_for_not_at_all() -> None:
     assert told.startswith(f"4 in SNAPSHOT.md, among them {first}")
     assert "request" not in told
     assert "recipe" not in lines(snapshot())
+    unknown = lines(snapshot(), Checked("generic", (), 3))["recipe"]
+    assert unknown == "generic: no link is known to be broken, 3 rules cannot be answered (repro check)"
     assert lines(snapshot())["not seen"] == "nothing that was asked for"
 
 
