@@ -38,6 +38,7 @@ class Collector:
 
     def __init__(self, table: PatternTable) -> None:
         self._table = table
+        self._rows_now = table  # those that the line at hand can fit
         self._assembler = TracebackAssembler()
         self.progress = Progress()
         self._evidence = Evidence()
@@ -54,8 +55,18 @@ class Collector:
     def in_traceback(self) -> bool:
         return self._assembler.open
 
-    def line(self, number: int, raw: bytes) -> bool:
-        """Takes one line; True where it may stand for the end of a silent log."""
+    def attentive(self, number: int) -> bool:
+        """True while every line may matter: the log is not known yet, or an exception was told a moment ago."""
+        return not (self._is_vllm and self.progress.talkative) or self._assembler.busy(number)
+
+    def tells(self, raw: bytes) -> bool:
+        """What `line` would answer for a line that holds no text of any row."""
+        parts = split_bar(raw.decode("utf-8", "replace"))
+        return any(found.native and not _HEARTBEAT.match(found.message) for found in map(frame, parts))
+
+    def line(self, number: int, raw: bytes, rows: PatternTable | None = None) -> bool:
+        """Takes one line; True where it may stand for the end of a silent log. `rows`: those that it can fit."""
+        self._rows_now = rows or self._table
         line = raw.decode("utf-8", "replace")
         tells = False
         for part in split_bar(line):
@@ -90,7 +101,7 @@ class Collector:
             if raised is not None:
                 self._raised(raised)
             return False
-        marker = first(self._table.markers, message)
+        marker = first(self._rows_now.markers, message)
         if marker is not None:
             self._marker(marker, number, line, source)
         if self.progress.serving and (found := _ACCESS.search(message)):
@@ -152,7 +163,7 @@ class Collector:
             return
         if self._harmless(words):
             return
-        if consequence := first(self._table.consequences, words):
+        if consequence := first(self._rows_now.consequences, words):
             self._evidence.add_echo(piece, consequence)
             return
         piece.aside = raised.source.stream in self._in_thread
@@ -171,7 +182,7 @@ class Collector:
         if self._stopped or indented or _PYTHON_WARNING.search(message):
             return
         piece = self._piece(number, line, source)
-        consequence = first(self._table.consequences, message)
+        consequence = first(self._rows_now.consequences, message)
         row = None if consequence else find_pattern(self._rows(source), piece)
         if (consequence or row or source.is_error or not self._is_vllm) and self._harmless(message):
             return
@@ -189,11 +200,11 @@ class Collector:
 
     def _rows(self, source: Frame) -> tuple[Pattern, ...]:
         """Hints before causes; a line at a low level counts only for the rows that are quiet."""
-        return self._table.quiet if source.is_low else self._table.plain
+        return self._rows_now.quiet if source.is_low else self._rows_now.plain
 
     def _harmless(self, words: str) -> bool:
         serving = self.progress.serving
-        row = first((row for row in self._table.harmless if serving or not row.when_serving), words)
+        row = first((row for row in self._rows_now.harmless if serving or not row.when_serving), words)
         self._is_vllm = self._is_vllm or (row is not None and row.sign)
         return row is not None
 

@@ -21,15 +21,13 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:0|[01];[0-9]{1,2}|[0-9]{1,2}|0;
 _REPEATED = re.compile(r" *\[repeated \d+x across cluster\].*$")
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?Z| ?[+-]\d\d:?\d\d)?"
 _LAUNCHER = re.compile(rf"{_STAMP} - [\w.]+ - {_LEVEL} - ")
-_COATS = (
-    re.compile(rf"\[?{_STAMP}\]?(?: std(?:err|out) [FP])?(?: |$)"),
-    re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@/-]+(?:\[\d+\])?: "),
-    re.compile(r"\[pod/[^\]]+\] "),
-    re.compile(
-        r" *(?:\S{1,12} {2,})?(?:Normal|Warning) {2,}\w+ {2,}(?:[^ ]+(?: [^ ]+){0,6} {2,}){1,2}"
-    ),  # kubectl's events
-    re.compile(r"(?:\[[\w./-]{1,60}\]|[A-Za-z0-9][\w.-]{0,60}) *\| "),
-)
+_STAMPED = re.compile(rf"\[?{_STAMP}\]?(?: std(?:err|out) [FP])?(?: |$)")
+_JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@/-]+(?:\[\d+\])?: ")
+_BRACKET = re.compile(r"\[pod/[^\]]+\] |\[[A-Za-z][\w./-]{1,60}\]: ")
+# kubectl's events: columns that are two blanks apart
+_EVENT = re.compile(r" *(?:\S{1,12} {2,})?(?:Normal|Warning) {2,}\w+ {2,}(?:[^ ]+(?: [^ ]+){0,6} {2,}){1,2}")
+_COMPOSE = re.compile(r"(?:\[[\w./-]{1,60}\]|[A-Za-z0-9][\w.-]{0,60}) *\| ")
+_LONGEST_NAME = 80  # characters that compose's or a launcher's name may take before its bar
 _PROCESS = re.compile(
     r"\((?:(?P<name>[A-Za-z][^()=]{0,60}?(?: rank=\d+)?) )?pid=(?P<pid>\d+)(?P<ip>, ip=[^)]+)?\)(?: |$)"
 )
@@ -100,19 +98,37 @@ def frame(line: str) -> Frame:
     process = pid = level = None
     remote = False
     for _ in range(_MAX_COATS):
-        if found := _LAUNCHER.match(text):
+        found = _coat(text)
+        if found is None:
+            break
+        if found.re is _LAUNCHER:
             level = found["level"]
-        elif found := _PROCESS.match(text):
+        elif found.re is _PROCESS:
             process, pid = found["name"] or process, found["pid"]
             remote = remote or found["ip"] is not None
-        elif found := _RANK.match(text):
+        elif found.re is _RANK:
             process = process or f"rank{found['rank']}"
-        else:
-            found = next((m for coat in _COATS if (m := coat.match(text))), None)
-            if found is None:
-                break
         text = text[found.end() :]
     return _header(text, process, pid, level, remote)
+
+
+def _coat(text: str) -> re.Match[str] | None:
+    """The outermost coat of `text`; its first character rules most of them out."""
+    first = text[:1]
+    if first == "(":
+        return _PROCESS.match(text)
+    found = None
+    if first == "[":
+        found = _RANK.match(text) or _STAMPED.match(text) or _BRACKET.match(text)
+    elif first.isdigit():
+        found = _LAUNCHER.match(text) or _STAMPED.match(text)
+    elif first.isupper():
+        found = _JOURNAL.match(text)
+    if found is None and "| " in text[:_LONGEST_NAME]:
+        found = _COMPOSE.match(text)
+    if found is None and ("Warning  " in text or "Normal  " in text):
+        found = _EVENT.match(text)
+    return found
 
 
 def _header(text: str, process: str | None, pid: str | None, level: str | None, remote: bool) -> Frame:

@@ -18,21 +18,29 @@ class LineSplitter:
         self._rest_size = 0
         self._number = 0
 
-    def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+    def block(self, chunk: bytes) -> tuple[int, list[bytes]]:
+        """All lines that `chunk` finishes, and the number of the first of them."""
         pieces = chunk.split(b"\n")
-        if len(pieces) == 1:
-            self._keep(chunk)
-            return
         self._keep(pieces[0])
-        yield self._take()
-        for piece in pieces[1:-1]:
-            self._number += 1
-            yield self._number, piece if len(piece) <= KEEP_PER_LINE else piece[:KEEP_PER_LINE]
-        self._keep(pieces[-1])
+        if len(pieces) == 1:
+            return self._number + 1, []
+        first = self._number + 1
+        last = pieces.pop()
+        pieces[0] = self._take()
+        if max(map(len, pieces)) > KEEP_PER_LINE:
+            pieces = [piece if len(piece) <= KEEP_PER_LINE else piece[:KEEP_PER_LINE] for piece in pieces]
+        self._number += len(pieces)
+        self._keep(last)
+        return first, pieces
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+        first, lines = self.block(chunk)
+        return enumerate(lines, first)
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
         if self._rest_size:
-            yield self._take()
+            self._number += 1
+            yield self._number, self._take()
 
     def _keep(self, piece: bytes) -> None:
         room = KEEP_PER_LINE - self._rest_size
@@ -41,8 +49,7 @@ class LineSplitter:
             self._rest.append(kept)
             self._rest_size += len(kept)
 
-    def _take(self) -> tuple[int, bytes]:
+    def _take(self) -> bytes:
         line = b"".join(self._rest)
         self._rest, self._rest_size = [], 0
-        self._number += 1
-        return self._number, line
+        return line

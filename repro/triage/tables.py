@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -153,6 +153,16 @@ class PatternTable:
                 raise InvalidFile(f"{path}: cannot be read: {error}", "Give a readable TOML file in UTF-8.") from error
             table = parse_table(text, str(path)).before(table)
         return table
+
+    def having(self, texts: Set[str]) -> PatternTable:
+        """Only the rows that one of `texts` can make fit; the areas, which look at tracebacks, stay."""
+
+        def kept(rows: tuple[AnyRow, ...]) -> tuple[AnyRow, ...]:
+            return tuple(row for row in rows if not texts.isdisjoint(row.any))
+
+        return PatternTable(
+            kept(self.markers), kept(self.patterns), kept(self.consequences), kept(self.harmless), self.areas
+        )
 
     def before(self, other: PatternTable) -> PatternTable:
         return PatternTable(

@@ -15,6 +15,7 @@ _HEADERS = ("Traceback (most recent call last):", "Traceback (most recent call l
 _MAX_STREAMS = 256
 _MAX_FRAMES = 60
 _MAX_DETAIL = 12
+_TEXT_WITHIN = 60  # lines: the text of an exception goes on in the next ones, between those of other processes
 _MAX_LINES = 5000  # the longest seen, torch's compiler with chained causes, has under 1000
 _CHAINS = (
     "The above exception was the direct cause of the following exception:",
@@ -87,11 +88,16 @@ class TracebackAssembler:
         self._streams: OrderedDict[tuple[str, str, str], _Stream] = OrderedDict()
         self._open: set[tuple[str, str, str]] = set()
         self._opened_at = 0
+        self._ended_at = -_TEXT_WITHIN
 
     @property
     def open(self) -> bool:
         """True while some line to come may belong to a traceback."""
         return bool(self._open)
+
+    def busy(self, number: int) -> bool:
+        """True while line `number` may belong to a traceback or be the text of an exception."""
+        return bool(self._open) or number - self._ended_at < _TEXT_WITHIN
 
     def feed(self, number: int, line: str, source: Frame) -> tuple[Raised | None, bool]:
         """The exception that this line ends, and whether the line is part of a traceback (then it is no message)."""
@@ -153,6 +159,7 @@ class TracebackAssembler:
 
     def _end(self, stream: _Stream, raised: Raised) -> Raised:
         self._open.discard(raised.source.stream)
+        self._ended_at = raised.number
         if stream.chain_next:
             raised.chained = stream.last
         stream.started, stream.chain_next, stream.collecting, stream.last = None, False, True, raised
