@@ -11,6 +11,7 @@ from repro.bisect import plan as plan_search
 from repro.cli.bisect_text import plan_text, result_text
 from repro.cli.engines import must_be_startable, placed_scene
 from repro.cli.left_behind import working
+from repro.cli.masks import redactor_for
 from repro.cli.options import HERE, Source, Waits, Wanted, Where
 from repro.cli.output import print_json, talk
 from repro.cli.progress import watching
@@ -18,7 +19,6 @@ from repro.cli.wiring import (
     JOURNAL,
     begin_session,
     parse_signature,
-    redactor_for,
     run_session,
     session_scene,
     shell_line,

@@ -18,8 +18,9 @@ def command(session: str | None, output: Path | None, as_json: bool) -> int:
 
     Nothing is started. Every file is looked through for secrets first; on a hit nothing is written.
     """
+    from repro.cli.masks import redactor_for
     from repro.cli.output import print_json
-    from repro.cli.wiring import JOURNAL, redactor_for, session_scene
+    from repro.cli.wiring import JOURNAL, session_scene
     from repro.errors import EXIT_GOOD, InvalidFile
     from repro.handoff.bundle import write_bundle
     from repro.session.journal import read

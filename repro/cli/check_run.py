@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from repro.cli.check_text import chain_text
+from repro.cli.masks import redactor_for
 from repro.cli.output import print_json
 from repro.cli.scenes import FrozenScene, newest_scene, open_scene, scene_of_command
-from repro.cli.wiring import redactor_for
 from repro.domain.compatibility import Node, RuleOutcome, SelfBuilt, check
 from repro.domain.compatibility.image_rules import origin_kind
 from repro.domain.fingerprint import Fact

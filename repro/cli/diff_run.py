@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 from tabulate import tabulate
 
+from repro.cli.masks import redactor_for
 from repro.cli.output import print_json
 from repro.cli.scenes import NOW, FrozenScene, open_scene, scene_now
-from repro.cli.wiring import redactor_for
 from repro.domain.scene_difference import Comparison, SceneDifference, compare_scenes, shown
 from repro.domain.scene_groups import Group
 from repro.errors import EXIT_GOOD, UsageError

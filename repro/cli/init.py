@@ -22,9 +22,9 @@ def command(**options: Any) -> int:
     are named under `env_from` and passed through when a server is started.
     """
     from repro.cli.bisect import scenario_or_source, wanted_of
+    from repro.cli.masks import redactor_for
     from repro.cli.output import print_json, talk
     from repro.cli.production import derive_scene
-    from repro.cli.wiring import redactor_for
     from repro.domain.variable import shown
     from repro.errors import InvalidFile
     from repro.recipe.write import from_scene

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from repro.cli.masks import redactor_for
 from repro.cli.output import talk
-from repro.cli.wiring import LOGS, SCENARIO, redactor_for
+from repro.cli.wiring import LOGS, SCENARIO
 from repro.errors import ReproError
 from repro.machine.clock import Clock
 from repro.machine.family import is_output_held

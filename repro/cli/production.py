@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from repro.cli.masks import redactor_for
 from repro.cli.options import Source, Wanted
 from repro.domain.command import Command, apply_config, parse, parse_non_default_args
 from repro.domain.request import CHAT
@@ -22,6 +23,7 @@ from repro.recipe.find import CPU_DEMO, choose, find_recipe
 from repro.recipe.minimal import Captured, Derived, derive
 from repro.recipe.model import Recipe
 from repro.recipe.request_file import read_request, read_tools
+from repro.recipe.writable import writable
 from repro.redact.environment_names import split_environment
 from repro.snapshot.libraries import vllm_version
 
@@ -54,7 +56,7 @@ def derive_scene(source: Source, wanted: Wanted, precision: float) -> Derived:
     name = Path(command.model.rstrip("/")).name.lower()
     captured = replace(taken.captured, vllm_version=version)
     derived = derive(command, recipe, asked, name=name, captured=captured, precision=precision)
-    return replace(derived, notes=(why, *taken.notes, *derived.notes))
+    return _written(replace(derived, notes=(why, *taken.notes, *derived.notes)))
 
 
 def _recipe(asked: str | None, model: str, version: str | None) -> tuple[Recipe, str]:
@@ -167,11 +169,23 @@ def _with_config(command: Command) -> Command:
 
 
 def ready_scene(scenario: Path | None, source: Source, wanted: Wanted, precision: float | None) -> Derived:
-    """The scene of a scenario file, or else the one derived from a production command."""
+    """The scene of a scenario file, or else the one derived from a production command; what it holds can be written.
 
+    Raises UsageError for a scenario with options that belong to a command: they would have no effect.
+    """
     if scenario is None:
         return derive_scene(source, wanted, 0.05 if precision is None else precision)
     if source != Source():
         raise UsageError("a scenario and a command were given", "give one of the two")
+    if wanted != Wanted():
+        raise UsageError(
+            "options about production's requests or its recipe were given beside a scenario, which has its own",
+            "change them in the scenario file",
+        )
     scene: Scene = load_scenario(scenario)
-    return Derived(scene if precision is None else replace(scene, precision=precision), ())
+    return _written(Derived(scene if precision is None else replace(scene, precision=precision), ()))
+
+
+def _written(derived: Derived) -> Derived:
+    scene, notes = writable(derived.scene, redactor_for(derived.scene.environment_from))
+    return Derived(scene, (*derived.notes, *notes))

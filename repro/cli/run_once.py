@@ -12,6 +12,7 @@ import click
 
 from repro.cli.engines import must_be_startable, placed_scene
 from repro.cli.left_behind import working
+from repro.cli.masks import redactor_for
 from repro.cli.options import Source, Waits, Wanted, Where
 from repro.cli.output import VERSION, print_json, seconds, talk
 from repro.cli.progress import outcome_words, watching
@@ -23,7 +24,6 @@ from repro.cli.wiring import (
     bench_for,
     fingerprint_reader,
     parse_signature,
-    redactor_for,
     shell_line,
 )
 from repro.domain.failure import Signature

@@ -33,11 +33,11 @@ def command(**options: Any) -> int:
     any of them the vLLM that runs here, or has just ended, is looked for. Secrets are masked before anything is
     written.
     """
+    from repro.cli.masks import redactor_for
     from repro.cli.output import print_json, talk
     from repro.cli.snapshot_check import check_snapshot
     from repro.cli.snapshot_subject import chooser, find_subject
     from repro.cli.snapshot_take import Asking, seconds_of, take_snapshot
-    from repro.cli.wiring import redactor_for
     from repro.domain.request import CHAT
     from repro.machine.clock import SystemClock
     from repro.machine.docker_api import connect
@@ -71,6 +71,7 @@ def command(**options: Any) -> int:
     )
     talk(f"snapshot of {subject.said}")
     folder = Workspace.open(Path.cwd()).new("snapshots", clock.now())
+    folder.chmod(0o700)  # what a production server was told is nobody else's business
     taken = take_snapshot(folder, subject, asking, redactor_for(), clock, check_snapshot)
     if options["as_json"]:
         print_json("snapshot", taken.document())

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,14 @@ def find_subject(
         subject = _with_process(subject, pid, connect)
     if log is not None:
         said = f"log {log}" if subject.said == "this host" else f"{subject.said}, log {log}"
-        subject = replace(subject, said=said, log=FileLog(log))
+        subject = replace(subject, said=said, log=FileLog(log), log_hint=_older_parts(log))
     elif subject.log is None and subject.pid is not None and subject.container is None:
         own = output_of(subject.pid)
-        hint = "" if own else "the process writes to no file; its log may be with whoever started it (journalctl, tmux)"
+        hint = (
+            _older_parts(own)
+            if own
+            else "the process writes to no file; its log may be with whoever started it (journalctl, tmux)"
+        )
         subject = replace(subject, log=FileLog(own) if own else None, log_hint=hint)
     return subject
 
@@ -120,7 +125,7 @@ def _gone(removed: RemovedContainer) -> str:
 def _of_container(docker: Docker, facts: Mapping[str, Any]) -> Subject:
     name = str(facts["Name"]).lstrip("/")
     driver = str(((facts.get("HostConfig") or {}).get("LogConfig") or {}).get("Type") or "")
-    hint = restarted(facts) or ""
+    hint = restarted(facts) or _rotated(facts)
     if driver == "none":
         hint = "the container runs with the log driver `none`: its log is only where its output was attached to"
     state = "running" if facts["State"].get("Running") else f"exited with {facts['State'].get('ExitCode')}"
@@ -132,6 +137,20 @@ def _of_container(docker: Docker, facts: Mapping[str, Any]) -> Subject:
         log=None if driver == "none" else ContainerLog(docker, facts["Id"], name),
         log_hint=hint,
     )
+
+
+def _rotated(facts: Mapping[str, Any]) -> str:
+    options = ((facts.get("HostConfig") or {}).get("LogConfig") or {}).get("Config") or {}
+    if not options.get("max-size"):
+        return ""
+    kept = options.get("max-file", "1")
+    return f"Docker rotates this log (max-size {options['max-size']}, {kept} kept), so its beginning may be gone"
+
+
+def _older_parts(log: Path) -> str:
+    """Where a rotation has put what was in this file before."""
+    others = sorted(path.name for path in log.parent.glob(f"{escape(log.name)}[.-]*") if path.is_file())
+    return f"older parts may be beside it: {', '.join(others[:5])}" if others else ""
 
 
 def _with_process(subject: Subject, pid: int, connect: Connect) -> Subject:

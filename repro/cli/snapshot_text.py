@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,14 @@ def ten_lines(snapshot: Snapshot, folder: Path, subject: str, checked: Checked |
         f"neighbours on the GPUs: {_neighbours(snapshot)}",
         *_changed(snapshot),
         *(f"warning: {warning}" for warning in snapshot.warnings),
-        f"taken within {seconds:.1f} s; secrets masked: {masked}",
+        f"taken {_clock(snapshot.started)} to {_clock(snapshot.ended)} UTC ({seconds:.1f} s); secrets masked: {masked}",
         f"next: {next_command}",
     ]
     return [_line(line) for line in lines]
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%H:%M:%S")
 
 
 def _failure(snapshot: Snapshot) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from repro.bisect import SearchOptions, search
 from repro.cli.engines import engine_for
+from repro.cli.masks import redactor_for
 from repro.cli.options import HERE, Waits, Where
 from repro.domain.command import Command
 from repro.domain.command.layout import gpu_count
@@ -23,7 +24,6 @@ from repro.probe.answer import Client
 from repro.probe.client import HttpClient
 from repro.recipe.assemble import load_scenario
 from repro.recipe.write import from_scene
-from repro.redact.environment_names import is_secret_name
 from repro.redact.redactor import Redactor
 from repro.runner.watch import Deadlines
 from repro.session.codec import value_to_json
@@ -49,12 +49,6 @@ class Finished:
     result: SearchResult
     events: Sequence[Event]
     folder: Path
-
-
-def redactor_for(names: Sequence[str] = ()) -> Redactor:
-    """Knows the values of this process's secret variables and of the named ones, and masks them wherever they stand."""
-    known = {n: v for n, v in os.environ.items() if v and (is_secret_name(n) or n in names)}
-    return Redactor(known)
 
 
 def client_factory(scene: Scene, clock: Clock) -> Callable[[str], Client]:

@@ -24,8 +24,11 @@ class NameKind(Enum):
 # fmt: off
 _CERTAIN_LAST = frozenset({
     "password", "passwd", "passphrase", "secret", "secrets", "credential", "credentials", "apikey",
-    "authorization", "cookie",
+    "authorization", "cookie", "creds", "cred", "passcode", "bearer",
 })
+# Short words that mean a secret in the name of an environment variable (DB_PASS, GH_PAT) and often something else in
+# prose, in logs (`pass: 3`) and as keys.
+_CERTAIN_IN_CAPITALS = frozenset({"pass", "pat", "auth", "priv"})
 _CERTAIN_TOKENS = frozenset({
     "access", "api", "auth", "bearer", "bot", "github", "gh", "hf", "hub", "id", "login", "oauth", "personal",
     "refresh", "session",
@@ -68,6 +71,8 @@ def kind_of_name(name: str) -> NameKind:
     # `PWD` alone is the working directory of every process.
     if last in _CERTAIN_LAST or (last == "pwd" and before):
         return NameKind.CERTAIN
+    if last in _CERTAIN_IN_CAPITALS:
+        return NameKind.CERTAIN if name.isupper() else NameKind.LIKELY
     if last == "token":
         return NameKind.CERTAIN if before in _CERTAIN_TOKENS else NameKind.LIKELY
     if last == "key" and before:

@@ -43,6 +43,13 @@ def test_a_launch_name_may_be_written(name: str) -> None:
         "OPENAI_API_KEY",
         "DB_PASSWORD",
         "CLIENT_SECRET",
+        "DB_PASS",
+        "GH_PAT",
+        "AUTH",
+        "VLLM_AUTH",
+        "HF_HUB_PAT",
+        "CREDS",
+        "FOO_BEARER",
     ],
 )
 def test_a_secret_name_is_never_written(name: str) -> None:
