@@ -33,6 +33,7 @@ from repro.snapshot.log_source import ContainerLog, FileLog, LogSource
 Connect = Callable[[], Docker]
 Choose = Callable[[Sequence[str]], int]
 _NONE_NAMED = "no container was named"
+_NO_FILE = "the process writes to no file; its log may be with whoever started it (journalctl, tmux)"
 
 
 @dataclass(frozen=True)

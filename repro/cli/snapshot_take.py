@@ -215,8 +215,11 @@ def _previous(folder: Path) -> tuple[str, Fingerprint] | None:
 
 def _next(snapshot: Snapshot, subject: Subject, asking: Asking, scene: Scene | None, checked: Checked | None) -> str:
     """The command that goes on from here, with its price."""
-    if checked is not None and checked.broken:
-        return "repro check, and mend the first broken link before anything is searched; no launch"
+    first = "repro check (no launch) and mend what is broken, then " if checked is not None and checked.broken else ""
+    return first + _search(snapshot, subject, asking, scene)
+
+
+def _search(snapshot: Snapshot, subject: Subject, asking: Asking, scene: Scene | None) -> str:
     where = _where(subject, asking)
     if asking.request_file is not None:
         where += f" --request {asking.request_file}"

@@ -8,12 +8,14 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from repro.domain.fingerprint import Fact
+from repro.errors import ReproError
 from repro.machine.clock import Clock, SystemClock
-from repro.snapshot.collector import Context
-from repro.snapshot.log_source import LogSource, lines_of
-from repro.triage import ExitEvidence, Triage
+from repro.snapshot.collector import Context, attempt, reason_of
+from repro.snapshot.log_source import LogSource, lines_of, numbered
+from repro.triage import Diagnosis, ExitEvidence, Triage
 
 COPY_NAME = "server.log.gz"
 # Fast compression: a log shrinks to a tenth either way, and redaction is the slower part.
@@ -23,6 +25,10 @@ _SHARE_OF_TIME = 0.9  # of the deadline; the rest is for closing the archive pro
 # Of a very large log triage reads both ends: how the server began, and what happened before it died.
 _HEAD, _TAIL = 64 << 20, 128 << 20  # bytes
 NO_LOG = "no log was named"
+_AROUND, _CONSEQUENCES = 5, 20  # lines before and after the root, lines that follow from it
+_REACH = 2000  # lines from the root within which consequences are shown
+_KEY_LINES = 200  # the longest private key
+_LONGEST_SHOWN = 8192  # characters
 
 
 class LogCollector:
@@ -59,19 +65,24 @@ class LogCollector:
         facts = {"bytes": Fact.measured(size), "lines": Fact.measured(reader.lines)}
         if reader.whole and reader.read == size:
             return {**facts, "copy": Fact.measured(COPY_NAME)}
-        why = "the log was truncated while it was copied" if reader.whole else "the time for copying was over"
+        why = "the log was truncated while it was copied" if reader.whole else reader.broken
+        why = context.redactor.text(why or "the time for copying was over")
         of = f" of {size}" if log.size is not None else ""
         partial = Fact.measured(COPY_NAME, f"only the first {reader.read}{of} bytes: {why}")
         return {**facts, "lines": Fact.measured(reader.lines, "of the part that was copied"), "copy": partial}
 
 
 class _Lines:
-    """The lines of a log, undecodable bytes kept; counts what it has read. `whole`: the source had no more."""
+    """The lines of a log, undecodable bytes kept; counts what it has read. `whole`: the source had no more.
+
+    `broken` says what went wrong in the middle (a daemon that stopped): what was read until then is kept.
+    """
 
     def __init__(self, first: bytes, chunks: Iterator[bytes], may_go_on: Callable[[], bool]) -> None:
         self.read = 0
         self.lines = 0
         self.whole = False
+        self.broken = ""
         self._first, self._chunks, self._may_go_on = first, chunks, may_go_on
         self._last = b"\n"
 
@@ -89,7 +100,11 @@ class _Lines:
                 return
             self.read += len(chunk)
             yield chunk
-            chunk = next(self._chunks, b"")
+            try:
+                chunk = next(self._chunks, b"")
+            except (OSError, LookupError, ReproError) as error:
+                self.broken = reason_of(error)
+                return
         self.whole = True
 
 
@@ -98,16 +113,18 @@ class TriageCollector:
 
     name = "triage"
     deadline = 120.0
-    fields = ("diagnosis",)
+    fields = ("diagnosis", "context")
 
     def __init__(self, new: Callable[[], Triage] = Triage, clock: Clock | None = None) -> None:
         self._new = new
         self._clock = clock or SystemClock()
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
-        """`diagnosis` has the keys of `repro triage --json`."""
+        """`diagnosis` has the keys of `repro triage --json`. `context`: [{line_no, text}], the lines around the root
+        and those that only follow from it.
+        """
         if context.log is None:
-            return {"diagnosis": Fact.unavailable(context.log_hint or NO_LOG)}
+            return dict.fromkeys(self.fields, Fact.unavailable(context.log_hint or NO_LOG))
         until = self._clock.monotonic() + self.deadline * _SHARE_OF_TIME
         triage = self._new()
         read = 0
@@ -119,8 +136,11 @@ class TriageCollector:
             triage.feed(chunk)
             read += len(chunk)
         triage.finish()
-        diagnosis = context.redactor.json(triage.diagnose(exit_evidence(context)).as_json())
-        return {"diagnosis": Fact.measured(diagnosis, self._how(context.log, read, whole))}
+        diagnosis = triage.diagnose(exit_evidence(context))
+        return {
+            "diagnosis": Fact.measured(context.redactor.json(diagnosis.as_json()), self._how(context.log, read, whole)),
+            "context": attempt(lambda: _lines_around(context, diagnosis)),
+        }
 
     def _how(self, log: LogSource, read: int, whole: bool) -> str:
         if not whole:
@@ -128,6 +148,31 @@ class TriageCollector:
         if log.size is not None and log.size > _HEAD + _TAIL:
             return f"the first {_HEAD} and the last {_TAIL} bytes of {log.size} were read, lines between only counted"
         return ""
+
+
+def _lines_around(context: Context, diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    root = diagnosis.root_line_no
+    if context.log is None or root is None:
+        raise LookupError("no root line was found")
+    wanted = set(range(root - _AROUND, root + _AROUND + 1))
+    wanted |= {number for number in diagnosis.consequences[:_CONSEQUENCES] if abs(number - root) < _REACH}
+    # Masked as one piece that begins well before: a key that spans lines is not told by its middle.
+    first, last = min(wanted) - _KEY_LINES, max(wanted)
+    numbers: list[int] = []
+
+    def read() -> Iterator[str]:
+        for number, part in numbered(both_ends(context.log), LONGEST_PART) if context.log is not None else ():
+            if number > last:
+                return
+            if number >= first and number not in numbers[-1:]:  # of a long line its beginning will do
+                numbers.append(number)
+                yield part.decode("utf-8", "replace")
+
+    shown: dict[int, str] = {}
+    for at, text in enumerate(context.redactor.lines(read())):
+        if numbers[at] in wanted:
+            shown.setdefault(numbers[at], text.rstrip("\r\n")[:_LONGEST_SHOWN])
+    return [{"line_no": number, "text": text} for number, text in sorted(shown.items())]
 
 
 def exit_evidence(context: Context) -> ExitEvidence | None:

@@ -107,6 +107,14 @@ def lines_of(chunks: Iterator[bytes], longest: int = CHUNK) -> Iterator[bytes]:
         yield rest
 
 
+def numbered(chunks: Iterator[bytes], longest: int = CHUNK) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, from 1; the parts of a long line share theirs."""
+    number = 1
+    for part in lines_of(chunks, longest):
+        yield number, part
+        number += part.endswith(b"\n")
+
+
 def _good_place(line: bytes, longest: int) -> int:
     """Where to cut a line: behind a comma or a blank near the end, so that no word (a secret) falls in two."""
     begin = max(1, longest - _NEAR)

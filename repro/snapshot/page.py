@@ -60,6 +60,7 @@ _SHOWN = (
 )
 _LONGEST = 160
 _CHANGES = 20
+_CONTEXT_LINES = 24
 
 
 def page(snapshot: Snapshot) -> str:
@@ -71,7 +72,7 @@ def page(snapshot: Snapshot) -> str:
         "Every fact is labelled measured, declared or unavailable.",
         *(f"**Warning:** {warning}." for warning in snapshot.warnings),
         "## What failed",
-        *_failure(snapshot.triage),
+        *_failure(snapshot.triage, snapshot.fact("triage.context")),
         "## Command",
         _command(snapshot),
         *_changes(snapshot),
@@ -104,15 +105,26 @@ def _known(fact: Fact | None) -> str:
     return _text(fact.value) if fact is not None and fact.known else "not known"
 
 
-def _failure(triage: Any) -> list[str]:
+def _failure(triage: Any, context: Fact) -> list[str]:
     if not triage:
         return ["No log was read, so no failing stage is named."]
     if triage.get("stage") in (None, "none"):
         return ["The log shows no failure."]
     lines = [f"First failing stage **{triage['stage']}**, family **{triage.get('family')}**."]
     if triage.get("root_line"):
-        lines.append(_block(f"{triage.get('root_line_no')}: {triage['root_line']}"))
+        lines.append(_block(_context(context) or f"{triage.get('root_line_no')}: {triage['root_line']}"))
     return lines
+
+
+def _context(context: Fact) -> str:
+    """The root with its neighbours and consequences, a gap where lines are left out."""
+    shown: list[str] = []
+    last = None
+    for each in (context.value or [])[:_CONTEXT_LINES]:
+        shown += ["..."] if last is not None and each["line_no"] != last + 1 else []
+        shown.append(f"{each['line_no']}: {each['text'][:_LONGEST]}")
+        last = each["line_no"]
+    return "\n".join(shown)
 
 
 def _command(snapshot: Snapshot) -> str:

@@ -17,7 +17,7 @@ from repro.domain.fingerprint import Fact
 from repro.machine.clock import Clock, SystemClock
 from repro.snapshot.collector import Context, attempt
 from repro.snapshot.log import NO_LOG
-from repro.snapshot.log_source import LogSource, lines_of
+from repro.snapshot.log_source import LogSource, numbered
 from repro.snapshot.prometheus import read_series
 
 MOST_POINTS = 720  # two hours of ten-second lines; of a longer log the last ones
@@ -138,7 +138,7 @@ class _Reading:
 
 
 def _telling_lines(log: LogSource) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(lines_of(log.chunks(), _LONGEST_LINE), start=1):
+    for number, line in numbered(log.chunks(), _LONGEST_LINE):
         if any(word in line for word in _TELLING):
             yield number, line
 

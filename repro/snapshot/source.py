@@ -16,6 +16,7 @@ from repro.snapshot.collector import Context, reason_of
 
 _MOST_FILES = 50  # names of changed files; the count is always given
 _LONGEST_DIFF = 200_000  # characters kept of what is not committed; its hash covers all
+_LONGEST_KEY = 20_000  # characters
 _SAFE = ["core.fsmonitor=false", "core.hooksPath=/dev/null"]
 
 
@@ -69,9 +70,9 @@ def _state(repository: Any, redactor: Redactor) -> dict[str, Any]:
 def _difference(repository: Any, redactor: Redactor) -> dict[str, Any]:
     """What is not committed against HEAD, as git shows it, masked."""
     text = str(repository.git.diff("HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"))
-    diff = redactor.text(text[:_LONGEST_DIFF])
+    # Masked before it is cut: half a key is not told from text.
     return {
-        "diff": diff,
+        "diff": redactor.text(text[: _LONGEST_DIFF + _LONGEST_KEY])[:_LONGEST_DIFF],
         "diff_cut": len(text) > _LONGEST_DIFF,
         "diff_sha256": hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest(),
     }

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -195,6 +197,15 @@ def test_the_process_of_a_container_is_known_only_if_it_is_seen_here(real_world:
     if shutil.which("docker") and json.loads(docker_command("inspect", facts["Id"]))[0]["State"]["Pid"]:
         assert pid == facts["State"]["Pid"]
     assert process_of_container({**facts, "Id": "f" * 64}) is None
+
+
+def test_a_daemon_that_never_answers_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.sock"))
+        silent.listen(4)
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/silent.sock")
+        with pytest.raises(DockerUnavailable, match="does not answer"):
+            connect(answer_s=0.3)
 
 
 def test_no_daemon_is_told_of(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

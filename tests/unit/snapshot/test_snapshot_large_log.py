@@ -17,7 +17,7 @@ from repro.snapshot import log as log_room
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Collector, Context
 from repro.snapshot.log import COPY_NAME, LogCollector, TriageCollector, both_ends
-from repro.snapshot.log_source import FileLog, lines_of
+from repro.snapshot.log_source import FileLog, lines_of, numbered
 from tests.fakes.clock import FakeClock
 
 SIZE = 2 << 30
@@ -91,4 +91,5 @@ def test_lines_are_cut_at_line_feeds_alone() -> None:
     assert list(lines_of(chunks)) == [b"one\rtwo\n", b"three\n", b"\n", b"four"]
     assert list(lines_of(iter([b"abcdefg\nh"]), longest=3)) == [b"abcdefg\n", b"h"]
     assert list(lines_of(iter([b"abcdefg", b"h\n"]), longest=3)) == [b"abc", b"def", b"gh\n"]
+    assert list(numbered(iter([b"abcdef\ng\nh"]), longest=3))[-2:] == [(2, b"g\n"), (3, b"h")]
     assert list(lines_of(iter([b"abc,de fgh"]), longest=8)) == [b"abc,", b"de fgh"], "no word falls in two"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from repro.domain.failure import Family
 from repro.domain.fingerprint import Fact
 from repro.domain.stage import Stage
+from repro.errors import DockerUnavailable
 from repro.redact.redactor import Redactor
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Context
@@ -148,3 +150,21 @@ def test_the_real_triage_reads_a_failing_start(tmp_path: Path) -> None:
     diagnosis = TriageCollector().collect(Context(Redactor(), log=FileLog(log)))["diagnosis"].value
     assert diagnosis["stage"] == "api_ready"
     assert diagnosis["family"] == "port_in_use"
+    context = TriageCollector().collect(Context(Redactor(), log=FileLog(log)))["context"].value
+    assert [each["line_no"] for each in context] == [1, 2, 3, 4]
+    assert context[-1]["text"].endswith("Address already in use")
+
+
+def test_a_daemon_that_stops_in_the_middle_leaves_what_was_read(tmp_path: Path) -> None:
+    class Stopping:
+        name, size = "container prod", None
+
+        def chunks(self, begin: int = 0) -> Iterator[bytes]:
+            yield b"first\nsecond\n"
+            raise DockerUnavailable("Docker does not answer: stopped", "is it running?")
+
+    facts = capture(Context(Redactor(), log=Stopping(), folder=tmp_path), [LogCollector(), TriageCollector()])
+    assert copied(tmp_path) == b"first\nsecond\n"
+    reason = "only the first 13 bytes: Docker does not answer: stopped is it running?"
+    assert facts.fact("log.copy") == Fact.measured(COPY_NAME, reason)
+    assert "Docker does not answer" in facts.missing["triage.diagnosis"]

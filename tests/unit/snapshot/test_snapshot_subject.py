@@ -113,6 +113,9 @@ def test_a_stopped_daemon_still_gives_a_subject() -> None:
 def test_a_restarted_container_and_one_without_a_log_are_told() -> None:
     again = container_facts("1" * 64, "prod", VLLM, RestartCount=3)
     assert "restarted it 3 times" in find(FakeDocker([again]), container="prod").log_hint
+    again["RestartCount"] = 0
+    again["HostConfig"]["LogConfig"]["Config"] = {"max-size": "10m", "max-file": "3"}
+    assert "max-size 10m, 3 kept" in find(FakeDocker([again]), container="prod").log_hint
     again["HostConfig"]["LogConfig"]["Type"] = "none"
     silent = find(FakeDocker([again]), container="prod")
     assert silent.log is None
@@ -134,10 +137,14 @@ def test_a_process_brings_the_file_that_it_prints_into(writer: subprocess.Popen[
     assert subject.said == f"process {writer.pid}"
     assert subject.log is not None
     assert subject.log.name == str(tmp_path / "own.log")
+    assert subject.log_hint == ""
+    for name in ("other.log.1", "other.log-20261201.gz", "other.logger"):
+        (tmp_path / name).touch()
     other = tmp_path / "other.log"
     other.write_text("x\n")
     named = find(pid=writer.pid, log=other)
     assert named.said == f"process {writer.pid}, log {other}"
+    assert named.log_hint == "older parts may be beside it: other.log-20261201.gz, other.log.1"
     assert named.log is not None
     assert named.log.name == str(other)
 
