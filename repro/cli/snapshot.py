@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def command(**options: Any) -> int:
         choose=chooser(sys.stdin.isatty() and sys.stderr.isatty()),
         clock=clock,
     )
+    if options["words"] or options["file"]:
+        subject = replace(subject, said=f"a command on {subject.said}")
     talk(f"snapshot of {subject.said}")
     folder = Workspace.open(Path.cwd()).new("snapshots", clock.now())
     folder.chmod(0o700)  # what a production server was told is nobody else's business

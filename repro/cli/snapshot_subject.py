@@ -33,6 +33,7 @@ from repro.snapshot.log_source import ContainerLog, FileLog, LogSource
 Connect = Callable[[], Docker]
 Choose = Callable[[Sequence[str]], int]
 _NONE_NAMED = "no container was named"
+_HOST = "this host"
 _NO_FILE = "the process writes to no file; its log may be with whoever started it (journalctl, tmux)"
 
 
@@ -63,7 +64,7 @@ def find_subject(
 
     Raises UsageError for a container that nobody knows, and from `choose` where several are found.
     """
-    subject = Subject("this host")
+    subject = Subject(_HOST)
     if container is not None:
         subject = _named_container(container, connect, clock)
     elif pid is None and search:
@@ -71,7 +72,7 @@ def find_subject(
     if pid is not None:
         subject = _with_process(subject, pid, connect)
     if log is not None:
-        said = f"log {log}" if subject.said == "this host" else f"{subject.said}, log {log}"
+        said = f"log {log}" if subject.said == _HOST else f"{subject.said}, log {log}"
         subject = replace(subject, said=said, log=FileLog(log), log_hint=_older_parts(log))
     elif subject.log is None and subject.pid is not None and subject.container is None:
         own = output_of(subject.pid)
@@ -160,7 +161,7 @@ def _with_process(subject: Subject, pid: int, connect: Connect) -> Subject:
     said = f"process {pid}" if facts.alive else f"process {pid} (it does not exist any more)"
     inside = container_of_process(pid)
     if subject.container is not None or inside is None:
-        both = said if subject.said == "this host" else f"{subject.said}, {said}"
+        both = said if subject.said == _HOST else f"{subject.said}, {said}"
         return replace(subject, said=both, pid=pid)
     try:
         docker = connect()

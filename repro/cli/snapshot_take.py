@@ -227,13 +227,20 @@ def _search(snapshot: Snapshot, subject: Subject, asking: Asking, scene: Scene |
         where += f" --concurrency {asking.concurrency}"
     if scene is None:
         return "repro bisect --plan, with the command of production after `--`; it tells the price and starts nothing"
-    gpus = gpu_count(scene.production) if snapshot.fact("gpu.devices").value else 0
+    gpus = 0 if _on_cpu(snapshot) else gpu_count(scene.production)
     minutes = launch_minutes(snapshot)
     if not scene.variables:
         hours = f"{minutes * gpus / 60:.1f} GPU-hours" if gpus else "no GPU"
         return f"repro run{where}; 1 launch ({minutes:.0f} min, {hours})"
     cost = plan(scene.variables, SearchOptions(scene.precision))
     return f"repro bisect{where}; {price(cost.typical_launches, cost.most_launches, minutes, gpus)}"
+
+
+def _on_cpu(snapshot: Snapshot) -> bool:
+    """Whether this vLLM is built for CPU, by any of the places that tell."""
+    versions = [str(snapshot.fact(name).value) for name in ("inside.vllm", "libraries.vllm", "inside.torch")]
+    engine = snapshot.fact("configuration.engine").value or {}
+    return any(version.endswith("+cpu") for version in versions) or engine.get("device_config") == "cpu"
 
 
 def _where(subject: Subject, asking: Asking) -> str:

@@ -73,6 +73,8 @@ def _failure(snapshot: Snapshot) -> list[str]:
     if triage is None:
         reason = snapshot.fact("triage.diagnosis").reason
         return [f"stage: not known, {reason}{ended}"]
+    if triage.get("is_vllm_log") is False:
+        return [f"stage: not known, what was read is no log of vLLM{ended}"]
     if triage["stage"] == "none":
         return [f"stage: none, the log tells of no failure{ended}"]
     return [

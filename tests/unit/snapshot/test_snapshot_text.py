@@ -90,6 +90,8 @@ def test_what_failed_may_be_unknown_or_nothing() -> None:
     healthy = lines(snapshot(triage={"stage": "none"}))
     assert healthy["stage"].startswith("none, the log tells of no failure")
     assert "root" not in healthy
+    other = lines(snapshot(triage={"stage": "none", "is_vllm_log": False}))
+    assert other["stage"].startswith("not known, what was read is no log of vLLM")
 
 
 def test_the_price() -> None:
