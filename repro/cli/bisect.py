@@ -62,13 +62,27 @@ def command(**options: Any) -> int:
     waits = waits_of(options)
     budget = (options["budget_launches"], options["budget_minutes"])
     if options["resume"] or options["session_id"]:
-        if scenario or source != Source():
-            raise click.UsageError("--resume takes everything from the session; leave the command away")
+        _only_for_resuming()
         return resume(options["session_id"], budget, waits, options["as_json"])
     if options["only_plan"]:
         return plan(scenario, source, wanted, precision, options["launch_minutes"], options["as_json"])
     target, as_json, where = options["target"], options["as_json"], where_of(options)
     return begin(scenario, source, wanted, precision, target, budget, waits, as_json, where)
+
+
+# What a resumed session does not already know.
+_RESUMING = {"resume", "session_id", "budget_launches", "budget_minutes", "start_timeout", "stall", "as_json"}
+
+
+def _only_for_resuming() -> None:
+    """An option that would have no effect is refused, not ignored."""
+    context = click.get_current_context()
+    given = click.core.ParameterSource.COMMANDLINE
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in _RESUMING and context.get_parameter_source(name) is given and context.params.get(name):
+            called = "the command" if isinstance(parameter, click.Argument) else parameter.opts[0]
+            raise click.UsageError(f"--resume takes everything from the session; leave {called} away")
 
 
 def scenario_or_source(options: dict[str, Any]) -> tuple[Path | None, Source]:

@@ -36,7 +36,7 @@ from repro.errors import (
 )
 from repro.machine.clock import SystemClock
 from repro.session.journal import read
-from repro.session.summary import summary
+from repro.session.summary import numbered, summary
 from repro.session.workspace import Workspace
 from repro.trial.drive import Limits
 
@@ -93,7 +93,7 @@ def _run(workspace: Workspace, folder: Path, scene: Scene, budget: Budget, waits
     with watching(cost.typical_launches[1]) as observer:
         finished = run_session(workspace, folder, limits, waits, observer, scene)
     if as_json:
-        print_json("bisect", summary(finished.events, str(folder)))
+        print_json("bisect", numbered(summary(finished.events, str(folder))))
     else:
         print(result_text(finished, scene))
     return exit_code(finished.result)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from repro.cli.options import Source, Wanted, Where
 from repro.cli.production import ready_scene
+from repro.domain.command import parse
 from repro.domain.launch import Launch
 from repro.domain.scene import Scene
 from repro.domain.variable import Kind
@@ -101,5 +102,6 @@ def placed_scene(
     derived = ready_scene(None, Source(words), wanted, precision)
     scene = derived.scene
     kept = tuple(v for v in scene.variables if v.kind is Kind.REQUEST)
+    bare = parse(words)  # nothing that a recipe or a default would say about it is known of that server
     note = f"{where.endpoint} is somebody else's server: no trial meets a fresh one, and its log is not seen"
-    return Derived(replace(scene, variables=kept, minimal=scene.production), (*derived.notes, note))
+    return Derived(replace(scene, variables=kept, production=bare, minimal=bare), (*derived.notes, note))

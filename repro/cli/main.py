@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import sys
 import traceback
 from contextlib import suppress
@@ -32,6 +33,9 @@ def cli() -> None:
 
 def main() -> None:
     """The console script: runs the command line and exits with the code that the error or the result carries."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode shows a name's code, never a traceback
+            stream.reconfigure(errors="backslashreplace")
     Interrupts().install()
     try:
         code = run(sys.argv[1:])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 import yaml
 
 from repro.cli.masks import redactor_for
@@ -20,11 +21,12 @@ from repro.machine.processes import descendants, describe
 from repro.recipe.asked import Asked
 from repro.recipe.assemble import load_scenario
 from repro.recipe.find import CPU_DEMO, choose, find_recipe
-from repro.recipe.minimal import Captured, Derived, derive
+from repro.recipe.minimal import SECRET_VARIABLES, Captured, Derived, derive
 from repro.recipe.model import Recipe
 from repro.recipe.request_file import read_request, read_tools
 from repro.recipe.writable import writable
-from repro.redact.environment_names import split_environment
+from repro.redact.environment_names import is_secret_name, split_environment
+from repro.redact.shapes import holds_secret
 from repro.snapshot.libraries import vllm_version
 
 
@@ -91,10 +93,36 @@ def take(source: Source) -> Taken:
 
 def _typed(command: Command) -> Taken:
     """A command that is typed here would get this shell's environment, so both ends do; a container gets none of it."""
+    _refuse_own_options(command)
+    _lend_secrets(command)
     if command.container is not None:
         return Taken(command, Captured())
     environment, secret = split_environment(os.environ)
     return Taken(command, Captured(environment, secret))
+
+
+def _refuse_own_options(command: Command) -> None:
+    """An option of repro behind `--` would become a variable of production, and a launch would start."""
+    context = click.get_current_context(silent=True)
+    own = {opt for p in context.command.params for opt in p.opts if opt.startswith("--")} if context else set()
+    misplaced = [name for name in command.unknown_flags if name in own]
+    if misplaced:
+        raise UsageError(
+            f"{', '.join(misplaced)} stands behind `--`, where everything belongs to vLLM, which has no such flag",
+            "put it before `--`",
+        )
+
+
+def _lend_secrets(command: Command) -> None:
+    """Secrets that were typed reach the server as if they had been exported: by name, for the life of this process."""
+    typed = {name: value for name, value in command.environment if is_secret_name(name) or holds_secret(value)}
+    for flag, variable in SECRET_VARIABLES.items():
+        value = command.flag(flag)
+        first = value[0] if isinstance(value, tuple) and value else value
+        if isinstance(first, str):
+            typed[variable] = first
+    for name, value in typed.items():
+        os.environ.setdefault(name, value)
 
 
 def _from_process(pid: int) -> Taken:

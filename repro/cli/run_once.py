@@ -145,8 +145,10 @@ def _text(carried: Carried, document: dict[str, Any], scene: Scene) -> str:
             lines.append(f"root: line {failure.root_line_no}: {failure.root_line.strip()}")
         if failure.detail:
             lines.append(f"more: {failure.detail}")
-    if document["reached"]:
-        lines.append(f"proven done: {', '.join(document['reached'])}")
+    # A server that failed while serving had begun to serve, which is no stage that is over.
+    over = [stage for stage in document["reached"] if stage != Stage.SERVING or isinstance(outcome, Passed)]
+    if over:
+        lines.append(f"proven done: {', '.join(over)}")
     lines.append(f"took {seconds(document['seconds'])}; log {document['log']}; recipe {scene.recipe}")
     return "\n".join(lines)
 

@@ -1,73 +1,86 @@
-"""`repro triage`: the first failing stage and the root line of a log, offline."""
+"""`repro triage`: the first failing stage and the root line of a log, or the first failing rank of several, offline."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from repro.cli.options import json_option
 
+if TYPE_CHECKING:
+    from repro.triage import Diagnosis, PatternTable
+
 _CHUNK = 1 << 20
+_STDIN = Path("-")
+_LOG = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+_OWN = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("triage")
-@click.argument("log", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--exit-code", type=int, help="The exit code of the server, where it is known.")
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=_LOG)
+@click.option("--exit-code", type=int, help="The exit code of the server, where it is known (one LOG).")
+@click.option("--patterns", "own", multiple=True, type=_OWN, help="A TOML file of your own rows; they go first.")
 @json_option
-def command(log: Path, exit_code: int | None, **options: Any) -> int:
+def command(logs: tuple[Path, ...], exit_code: int | None, own: tuple[Path, ...], **options: Any) -> int:
     """Name the first failing stage of LOG (a file, or - for standard input).
 
-    Exits with 0 for a healthy log, 1 for a failure, 10 for a file that is no vLLM log.
+    Several LOGs are those of one launch, one a node: the first failing rank is named.
+
+    Exits with 0 for a healthy log, 1 for a failure, 10 for files that are no vLLM logs.
     """
     from repro.cli.output import print_json
-    from repro.errors import EXIT_FAILURE_SEEN, EXIT_GOOD, EXIT_INCONCLUSIVE, InvalidFile
-    from repro.triage import Diagnosis, ExitEvidence, Triage
+    from repro.cli.triage_text import group_text, text
+    from repro.errors import EXIT_FAILURE_SEEN, EXIT_GOOD, EXIT_INCONCLUSIVE, UsageError
+    from repro.triage import ExitEvidence, first_failing, shipped_table, with_files
 
-    reading = Triage()
+    if len(logs) > 1 and (exit_code is not None or len(set(logs)) < len(logs)):
+        raise UsageError(
+            "several logs need to be different files, and take no --exit-code",
+            "Name each node's log once; --exit-code belongs to a single log.",
+        )
+    table = with_files(shipped_table(), own) if own else None
+    exit_ = None if exit_code is None else ExitEvidence(exit_code)
+    found = [(str(log), _read(log, table, exit_)) for log in logs]
+    if len(found) == 1:
+        name, diagnosis = found[0]
+        document, talk = diagnosis.as_json(), text(diagnosis, name)
+        failed, known = diagnosis.failure is not None and diagnosis.family is not None, diagnosis.is_vllm_log
+    else:
+        group = first_failing(found)
+        document, talk = group.as_json(), group_text(group)
+        failed, known = group.root is not None, any(one.is_vllm_log for _, one in found)
+    if options["as_json"]:
+        print_json("triage", document)
+    else:
+        click.echo(talk)
+    if not known:
+        return EXIT_INCONCLUSIVE
+    return EXIT_FAILURE_SEEN if failed else EXIT_GOOD
+
+
+def _read(log: Path, table: PatternTable | None, exit_: Any) -> Diagnosis:
+    from repro.errors import InvalidFile
+    from repro.triage import Triage
+
+    reading = Triage(table)
     try:
-        if str(log) == "-":
-            while chunk := sys.stdin.buffer.read(_CHUNK):
-                reading.feed(chunk)
-        else:
-            with log.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    reading.feed(chunk)
+        for chunk in _chunks(log):
+            reading.feed(chunk)
     except OSError as error:
         raise InvalidFile(f"{log}: {error.strerror or error}", "name a log that can be read") from error
     reading.finish()
-    diagnosis: Diagnosis = reading.diagnose(None if exit_code is None else ExitEvidence(exit_code))
-    if options["as_json"]:
-        print_json("triage", diagnosis.as_json())
-    else:
-        click.echo(_text(diagnosis, str(log)))
-    if not diagnosis.is_vllm_log:
-        return EXIT_INCONCLUSIVE
-    return EXIT_GOOD if diagnosis.failure is None else EXIT_FAILURE_SEEN
+    return reading.diagnose(exit_)
 
 
-def _text(diagnosis: Any, name: str) -> str:
-    if not diagnosis.is_vllm_log:
-        return f"{name}: not a log of vLLM, nor of what starts it. {diagnosis.note}".rstrip()
-    version = f" (vLLM {diagnosis.vllm_version})" if diagnosis.vllm_version else ""
-    lines = []
-    if diagnosis.failure is None:
-        lines.append(f"no failure{version}")
-    else:
-        lines.append(f"{diagnosis.stage}/{diagnosis.family}{version}, confidence {diagnosis.confidence:.0%}")
-        where = f" [{diagnosis.process}]" if diagnosis.process else ""
-        if diagnosis.root_line_no is not None:
-            lines.append(f"root:     line {diagnosis.root_line_no}{where}: {(diagnosis.root_line or '').strip()}")
-        if diagnosis.consequences:
-            shown = ", ".join(map(str, diagnosis.consequences[:10]))
-            more = " …" if len(diagnosis.consequences) > 10 else ""
-            lines.append(f"follows:  lines {shown}{more} only follow from it")
-    for reached in diagnosis.reached:
-        lines.append(f"done:     {reached.stage} (line {reached.line_no})")
-    if diagnosis.expected_next is not None and diagnosis.failure is not None:
-        lines.append(f"expected: {diagnosis.expected_next} next")
-    if diagnosis.note:
-        lines.append(f"note:     {diagnosis.note}")
-    return "\n".join(lines)
+def _chunks(log: Path) -> Iterator[bytes]:
+    if log == _STDIN:
+        while chunk := sys.stdin.buffer.read(_CHUNK):
+            yield chunk
+        return
+    with log.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk

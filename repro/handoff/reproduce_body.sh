@@ -100,7 +100,7 @@ finish_passed() {
 wait_until_ready() {
   deadline=$(($(date +%s) + READY_SECONDS))
   while :; do
-    code=$(curl -s -k -o /dev/null -w '%{http_code}' -m 5 "$BASE/health" || :)
+    code=$(curl --noproxy '*' -s -k -o /dev/null -w '%{http_code}' -m 5 "$BASE/health" || :)
     [ "$code" != 200 ] || return 0
     alive || { ended_by_itself; finish_failed "the server ended before it was ready"; }
     [ "$(date +%s)" -lt "$deadline" ] || break
@@ -113,7 +113,7 @@ wait_until_ready() {
 
 # The key of the server reaches curl through its standard input, so that no list of processes shows it.
 send_one() {
-  if code=$(printf '%s' "$CURL_CONFIG" | curl -K - -sS -k -o "$WORK/answer-$2" -w '%{http_code}' -m "$DEADLINE" \
+  if code=$(printf '%s' "$CURL_CONFIG" | curl --noproxy '*' -K - -sS -k -o "$WORK/answer-$2" -w '%{http_code}' -m "$DEADLINE" \
     -H 'Content-Type: application/json' --data-binary "@$HERE/$1" "$BASE$REQUEST_PATH" 2>"$WORK/status-$2.err"); then
     echo "$code" >"$WORK/status-$2"
   else
@@ -164,7 +164,7 @@ start_and_judge() {
   echo "$TITLE"
   [ -n "$REQUESTS" ] || [ "$NEEDS_REQUEST" = no ] ||
     missing "the request of this trial was not kept; REPORT.md names the command that builds it again"
-  curl -s -k -o /dev/null -m 5 "$BASE/" && port=taken || port=$?
+  curl --noproxy '*' -s -k -o /dev/null -m 5 "$BASE/" && port=taken || port=$?
   # 7 is curl's word for a refused connection; anything else is an answer.
   [ "$port" = 7 ] || missing "port $PORT of 127.0.0.1 is in use; choose another one with PORT="
   WORK=${WORK:-$(mktemp -d)}

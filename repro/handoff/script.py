@@ -48,7 +48,8 @@ def reproduce_sh(case: Case, requests: Mapping[str, Sequence[str]], redactor: Re
 
 
 def curl_sh(side: Side, requests: Sequence[str]) -> str:
-    """Sends the bodies of one side to a server that runs already, all at once."""
+    """Sends the bodies of one side to a server that runs already, as many at once as the search did."""
+    width = max(1, side.requests.at_once) if side.requests else 1
     path = side.requests.path if side.requests else side.shape.path
     lines = ["#!/bin/sh", f"# {say('curl_head')}", "set -eu", "BASE=${1:-http://127.0.0.1:18000}"]
     lines += ['HERE=$(CDPATH=\'\' cd -- "$(dirname -- "$0")" && pwd)']
@@ -57,13 +58,15 @@ def curl_sh(side: Side, requests: Sequence[str]) -> str:
         key = "-K - "
         lines += [f'[ -n "${{{_API_KEY}-}}" ] || {{ echo "{_API_KEY} is not set" >&2; exit 125; }}']
         lines += [f'CURL_CONFIG=$(printf \'header = "%s: Bearer %s"\' Authorization "${_API_KEY}")']
-    for file in requests:
+    for number, file in enumerate(requests, 1):
         before = "printf '%s' \"$CURL_CONFIG\" | " if key else ""
         lines.append(
-            f"{before}curl {key}-sS -i -m {side.shape.expectation.deadline_s:.0f} "
+            f"{before}curl --noproxy '*' {key}-sS -i -m {side.shape.expectation.deadline_s:.0f} "
             f'-H \'Content-Type: application/json\' --data-binary "@$HERE/{file}" "$BASE"{shlex.quote(path)} &'
         )
-    return "\n".join([*lines, "wait", ""])
+        if number % width == 0 or number == len(requests):
+            lines.append("wait")
+    return "\n".join([*lines, ""])
 
 
 def command_text(command: Command, side_environment: Sequence[tuple[str, str]], passed: Sequence[str]) -> str:

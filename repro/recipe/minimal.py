@@ -39,7 +39,7 @@ from repro.redact.redactor import Redactor
 from repro.redact.shapes import holds_secret
 
 # vLLM and the hub read these where the flag is not given.
-_SECRET_VARIABLES = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
+SECRET_VARIABLES = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
 _TOOL_PARSER = "--tool-call-parser"
 
 
@@ -123,7 +123,7 @@ def _without_listening_and_secrets(command: Command, notes: list[str]) -> tuple[
     for flag in dict.fromkeys(f.name for f in command.flags):
         if is_secret(flag):
             command = command.with_flag(flag, None)
-            variable = _SECRET_VARIABLES.get(flag)
+            variable = SECRET_VARIABLES.get(flag)
             if variable:
                 passed_on.append(variable)
                 notes.append(f"{flag} is taken off; export its value as {variable}, which is passed on by name only.")

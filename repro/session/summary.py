@@ -75,3 +75,18 @@ def summary(events: Sequence[Event], session: str) -> dict[str, Any]:
         "gpu_hours": round(spent * begun.get("gpus", 0) / 3600, 4),
         "session": session,
     }
+
+
+def numbered(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document as it is printed: every reference to a trial is its number `n`, as `parent` is."""
+    numbers = {trial["id"]: trial["n"] for trial in document["trials"]}
+
+    def pair(proof: Mapping[str, Any]) -> dict[str, Any]:
+        return {**proof, **{key: numbers[proof[key]] for key in ("passing_trial", "failing_trial")}}
+
+    findings = [{**f, "proof": [pair(p) for p in f["proof"]]} for f in document.get("findings", ())]
+    lists = {
+        key: [{**entry, "trial": numbers[entry["trial"]]} for entry in document.get(key, ())]
+        for key in ("set_aside", "stable")
+    }
+    return {**document, "findings": findings, **lists}

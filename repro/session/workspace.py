@@ -38,7 +38,7 @@ class Workspace:
         found = find(start)
         root = found if found is not None else start / FOLDER
         try:
-            root.mkdir(exist_ok=True)
+            root.mkdir(mode=0o700, exist_ok=True)  # logs and requests are nobody else's business
             for kind in (*KINDS, "servers"):
                 (root / kind).mkdir(exist_ok=True)
             if not (root / ".gitignore").exists():
@@ -73,7 +73,7 @@ class Workspace:
 
     def existing(self, kind: str, name: str | None) -> Path:
         """The folder of that id, or the newest of its kind. Raises UsageError naming what there is."""
-        ids = sorted(p.name for p in (self.root / kind).iterdir() if p.is_dir())
+        ids = sorted((p.name for p in (self.root / kind).iterdir() if p.is_dir()), key=_age)
         if name is None and ids:
             return self.root / kind / ids[-1]
         if name in ids:
@@ -108,6 +108,12 @@ def find(start: Path) -> Path | None:
         if (folder / FOLDER).is_dir():
             return folder / FOLDER
     return None
+
+
+def _age(name: str) -> tuple[str, int]:
+    """Ids of one second in the order they were made: `-10` is younger than `-2`."""
+    stem, _, number = name[15:].partition("-")
+    return name[:15] + stem, int(number) if number.isdigit() else 0
 
 
 def _said(holder: str) -> str:

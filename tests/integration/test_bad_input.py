@@ -56,7 +56,6 @@ BAD_WORDS = {
         ("bisect", "--", "/nowhere/vllm", "serve", "m", *FLAGS),
         ("/nowhere/vllm", "full path"),
     ),
-    "a container": (("run", "--", "docker", "run", "vllm/vllm-openai", "--model", "m"), ("container", "inside it")),
     "a missing scenario": (("bisect", "none.toml"), ("none.toml", "cannot be read")),
     "a scenario and a command": (
         ("bisect", "--scenario", "none.toml", "--", "vllm", "serve", "m"),

@@ -62,7 +62,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on(searched: tuple[Bed, Do
     assert document["session"] == str(bed.session)
     assert document["launches"] == sum(t["launches"] for t in document["trials"])
     assert document["gpu_hours"] == 0
-    ids = {t["id"] for t in document["trials"]}
+    numbers = {t["n"] for t in document["trials"]}
     for number, trial in enumerate(document["trials"], 1):
         assert {"n", "parent", "changed", "outcome", "stage", "family", "launched", "seconds"} <= set(trial)
         assert trial["n"] == number
@@ -71,7 +71,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on(searched: tuple[Bed, Do
         assert (trial["outcome"] == "failed") == (trial["stage"] is not None)
     (finding,) = document["findings"]
     assert {finding["failed"]["count"], finding["failed"]["of"]} == {finding["failed"]["of"]}
-    assert {finding["proof"][0]["passing_trial"], finding["proof"][0]["failing_trial"]} <= ids
+    assert {finding["proof"][0]["passing_trial"], finding["proof"][0]["failing_trial"]} <= numbers
 
 
 def test_only_json_is_on_stdout_and_all_talk_on_stderr(searched: tuple[Bed, Done, Done]) -> None:

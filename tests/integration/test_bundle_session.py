@@ -176,7 +176,7 @@ def test_the_unpacked_folder_is_whole(serving: Bench) -> None:
     assert serving.document["schema"] == "repro/bundle"
     assert serving.document["outcome"] == "found"
     assert serving.document["archive"] == str(serving.archive)
-    assert {f["path"] for f in serving.document["files"]} >= {"REPORT.md", "reproduce.sh", "request.json", "curl.sh"}
+    assert {f["path"] for f in serving.document["files"]} >= {"REPORT.md", "reproduce.sh", "request-1.json", "curl.sh"}
 
 
 def test_the_same_session_gives_the_same_bytes_under_its_own_name(serving: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -151,3 +152,31 @@ def test_the_written_commands_parse_back(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     scene = load_scenario(tmp_path / "scenario.toml")
     assert parse(scene.production.shell()) == scene.production
+
+
+@pytest.mark.parametrize("misplaced", ["--recipe", "--input-tokens"])
+def test_an_option_of_repro_behind_the_dashes_is_refused(tmp_path: Path, misplaced: str) -> None:
+    done = init(tmp_path, "--", "vllm", "serve", MODEL, *FLAGS, misplaced, "7")
+    assert done.returncode == 2
+    assert misplaced in done.stderr
+    assert "before `--`" in done.stderr
+
+
+def test_a_typed_secret_needs_no_export_and_is_never_written(tmp_path: Path) -> None:
+    server = (sys.executable, "-m", "repro.simulator", "serve", MODEL)
+    secret = "sk-typedtypedtypedtyped12345"
+    done = subprocess.run(
+        [sys.executable, "-m", "repro", "run", "--", *server, "--api-key", secret],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "REPRO_SIMULATOR_STARTUP_SECONDS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert secret not in done.stdout + done.stderr
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            assert secret.encode() not in data, path

@@ -177,7 +177,7 @@ def test_the_key_of_the_server_is_no_argument(found: Any) -> None:
     launch = replace(failing.launch, environment_from=("VLLM_API_KEY",))
     side = replace(failing, launch=launch)
     text = curl_sh(side, ("request.json",))
-    assert "curl -K - " in text
+    assert "curl --noproxy '*' -K - " in text
     assert "-H 'Authorization" not in text
     script = reproduce_sh(replace(case, pairs=(replace(case.pairs[0], failing=side),)), {}, Redactor())
     assert Redactor().text(script) == script

@@ -45,3 +45,9 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None
     with pytest.raises(WorkspaceUnusable, match="cannot be written") as seen:
         Workspace.open(tmp_path / "file")
     assert seen.value.exit_code == 2
+
+
+def test_the_newest_of_one_second_is_the_last_made(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    made = [workspace.new("sessions", 1_700_000_000) for _ in range(12)]
+    assert workspace.existing("sessions", None) == made[-1]
