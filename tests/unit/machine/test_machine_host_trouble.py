@@ -66,7 +66,7 @@ def test_kills_in_the_servers_own_group_are_its_own(machine: Machine) -> None:
     assert trouble.kernel_lines(), "what was read stays"
 
 
-@pytest.mark.parametrize(("pid", "ours"), [(ME, True), (4711, False)])
+@pytest.mark.parametrize(("pid", "ours"), [(ME, True), (4711, False)], ids=["own", "foreign"])
 def test_in_a_shared_group_the_kernels_log_says_who_died(machine: Machine, pid: int, ours: bool) -> None:
     machine.process(ME, "/job")
     trouble = machine.trouble()
