@@ -38,39 +38,24 @@ def command(**options: Any) -> int:
     from repro.cli.output import print_json, talk
     from repro.cli.snapshot_check import check_snapshot
     from repro.cli.snapshot_subject import chooser, find_subject
-    from repro.cli.snapshot_take import Asking, seconds_of, take_snapshot
-    from repro.domain.request import CHAT
+    from repro.cli.snapshot_take import asking_of, take_snapshot
     from repro.machine.clock import SystemClock
     from repro.machine.docker_api import connect
-    from repro.recipe.request_file import read_request
     from repro.session.workspace import Workspace
-    from repro.snapshot.collector import Series
 
     clock = SystemClock()
-    series = Series(options["metrics"], seconds_of(options["since"])) if options["metrics"] else None
-    request = read_request(options["request"], CHAT).body if options["request"] else None
-    asking = Asking(
-        words=options["words"],
-        file=options["file"],
-        sources=tuple(options["sources"]),
-        change=options["change"],
-        inside=options["inside"],
-        hash_weights=options["hash_weights"],
-        request=request,
-        request_file=options["request"],
-        concurrency=options["concurrency"],
-        series=series,
-    )
+    asking = asking_of(options)
+    by_command = bool(options["words"] or options["file"])
     subject = find_subject(
         options["pid"],
         options["container"],
         options["log"],
-        search=not (options["words"] or options["file"] or options["log"]),
+        search=not (by_command or options["log"]),
         connect=connect,
         choose=chooser(sys.stdin.isatty() and sys.stderr.isatty()),
         clock=clock,
     )
-    if options["words"] or options["file"]:
+    if by_command:
         subject = replace(subject, said=f"a command on {subject.said}")
     talk(f"snapshot of {subject.said}")
     folder = Workspace.open(Path.cwd()).new("snapshots", clock.now())

@@ -27,6 +27,7 @@ from repro.machine.containers import (
 )
 from repro.machine.docker_port import Docker, NoSuchObject
 from repro.machine.processes import ProcessFacts, describe, find_vllm
+from repro.redact.redactor import Redactor
 from repro.snapshot.container import restarted
 from repro.snapshot.log_source import ContainerLog, FileLog, LogSource
 
@@ -199,7 +200,7 @@ def _container_line(found: FoundContainer) -> str:
 
 
 def _process_line(facts: ProcessFacts) -> str:
-    return f"--pid {facts.pid}  ({shlex.join(facts.argv or ())[:100]})"
+    return f"--pid {facts.pid}  ({shlex.join(Redactor().argv(facts.argv or ()))[:100]})"
 
 
 def refuse(shown: Sequence[str]) -> int:

@@ -29,6 +29,7 @@ from repro.probe.tokens import CannotCount, HttpTokenizer
 from repro.recipe.asked import Asked
 from repro.recipe.find import choose, find_recipe
 from repro.recipe.minimal import derive
+from repro.recipe.request_file import read_request
 from repro.redact.redactor import Redactor
 from repro.snapshot.capture import Snapshot, capture, default_collectors
 from repro.snapshot.collector import Context, Series
@@ -59,6 +60,23 @@ class Asking:
     request_file: Path | None = None
     concurrency: int | None = None
     series: Series | None = None
+
+
+def asking_of(options: Mapping[str, Any]) -> Asking:
+    """From the command line's options. Raises UsageError and InvalidFile."""
+    request: Path | None = options["request"]
+    return Asking(
+        words=options["words"],
+        file=options["file"],
+        sources=tuple(options["sources"]),
+        change=options["change"],
+        inside=options["inside"],
+        hash_weights=options["hash_weights"],
+        request=read_request(request, CHAT).body if request is not None else None,
+        request_file=request,
+        concurrency=options["concurrency"],
+        series=Series(options["metrics"], seconds_of(options["since"])) if options["metrics"] else None,
+    )
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class InsideCollector:
         environment = context.server_environment()
         interpreter = host_interpreter(argv, environment)
         env = {**environment, "REPRO_INSIDE_S": f"{self._ask_s:.0f}"}
-        asked = [*_as_owner(context.pid, context.root), str(interpreter), *_program()]
+        asked = [*as_owner(context.pid, context.root), str(interpreter), *_program()]
         done = run(asked, self._ask_s, env=env, cwd=Path("/"))
         return Ran(done.code, done.stdout + "\n" + done.stderr)
 
@@ -157,7 +157,7 @@ def _pythons(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *_PYTHONS)))
 
 
-def _as_owner(pid: int | None, root: Path) -> list[str]:
+def as_owner(pid: int | None, root: Path) -> list[str]:
     """The words that make root ask as the user of the process: what belongs to others is not run with more rights."""
     if pid is None or os.geteuid() != 0:
         return []

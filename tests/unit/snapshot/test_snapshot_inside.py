@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import venv
 from pathlib import Path
@@ -15,7 +16,7 @@ from repro.machine.docker_port import Ran
 from repro.redact.redactor import Redactor
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Context
-from repro.snapshot.inside import InsideCollector, host_interpreter
+from repro.snapshot.inside import InsideCollector, as_owner, host_interpreter
 from repro.snapshot.inside_program import MARK
 from tests.fakes.docker import FakeDocker, container_facts, image_facts
 
@@ -82,6 +83,15 @@ def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
     assert facts.missing["inside.vllm"] == "vllm is not on the PATH"
     with pytest.raises(LookupError, match="renamed itself"):
         host_interpreter(["VLLM::EngineCore"], {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_what_belongs_to_another_user_is_asked_as_that_user(tmp_path: Path) -> None:
+    (tmp_path / "proc/7").mkdir(parents=True)
+    assert as_owner(7, tmp_path) == [], "root's own"
+    os.chown(tmp_path / "proc/7", 65534, 65533)
+    assert as_owner(7, tmp_path)[1:] == ["--reuid=65534", "--regid=65533", "--clear-groups", "--"]
+    assert as_owner(None, tmp_path) == []
 
 
 def container(docker: FakeDocker, *, running: bool, inside: bool = False) -> dict[str, Fact]:

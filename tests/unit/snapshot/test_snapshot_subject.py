@@ -77,12 +77,14 @@ def test_what_ended_long_ago_or_is_no_vllm_is_not_meant() -> None:
 
 def test_several_are_listed_off_a_terminal_and_asked_for_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
     docker = FakeDocker([container_facts("1" * 64, "one", VLLM), container_facts("2" * 64, "two", VLLM)])
-    monkeypatch.setattr(snapshot_subject, "find_vllm", lambda: (ProcessFacts(os.getpid(), 1.0, VLLM),))
+    process = ProcessFacts(os.getpid(), 1.0, (*VLLM, "--api-key", "the-served-key"))
+    monkeypatch.setattr(snapshot_subject, "find_vllm", lambda: (process,))
     with pytest.raises(UsageError, match="3 vLLM servers are here") as told:
         find(docker)
     assert told.value.exit_code == 2
     for word in ("--container one", "--container two", f"--pid {os.getpid()}"):
         assert word in told.value.message
+    assert "the-served-key" not in told.value.message
     assert find(docker, choose=lambda shown: len(shown) - 1).said == f"process {os.getpid()}"
     assert find(docker, choose=lambda _: 1).said == "container two (running)"
     assert chooser(interactive=False) is refuse
