@@ -61,14 +61,21 @@ def outside_imports(folder: Path) -> dict[str, set[str]]:
     return found
 
 
+FOREIGN = {"snapshot/inside_program.py"}
+
+
 def undeclared(folder: Path, dependencies: list[str]) -> dict[str, set[str]]:
-    """Imports of `folder` that no declared dependency provides on this Python."""
+    """Imports of `folder` that no declared dependency provides on this Python.
+
+    What FOREIGN names is run by the server's own interpreter and imports what it finds there.
+    """
     declared = {distribution(requirement) for requirement in dependencies}
     providers = packages_distributions()
     return {
         top: files
-        for top, files in outside_imports(folder).items()
-        if normal(PARTS.get(top, top)) not in declared
+        for top, files in ((top, files - FOREIGN) for top, files in outside_imports(folder).items())
+        if files
+        and normal(PARTS.get(top, top)) not in declared
         and not declared & {normal(name) for name in providers.get(top, ())}
     }
 
