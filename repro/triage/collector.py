@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import datetime
 
 from repro.domain.stage import Stage
 from repro.triage.classify import find_pattern
 from repro.triage.diagnose import diagnose
 from repro.triage.diagnosis import Diagnosis, ExitEvidence
 from repro.triage.evidence import Evidence, Piece
-from repro.triage.framing import Frame, frame, split_bar
+from repro.triage.framing import Frame, frame, seconds_between, split_bar
 from repro.triage.progress import Progress
 from repro.triage.tables import Marker, Pattern, PatternTable, first
 from repro.triage.traceback_assembly import Raised, TracebackAssembler
@@ -92,6 +91,8 @@ class Collector:
 
     def _part(self, number: int, line: str, source: Frame) -> bool:
         message = source.message
+        if source.clock is not None:
+            self.progress.begun_at = self.progress.begun_at or source.clock
         raised, within = self._assembler.feed(number, line, source)
         if source.native or (source.process and _VLLM_PROCESS.match(source.process)):
             self._is_vllm = True
@@ -121,7 +122,7 @@ class Collector:
         if self.progress.state != before or marker.event.startswith(_EVENTS):
             self.changes += 1
             self.epoch += 1
-        if marker.event.startswith(_ENDINGS) and not self._stopped:
+        if marker.event.startswith(_ENDINGS) and not marker.generic and not self._stopped:
             self._evidence.note(number)
         if self.progress.serving and not was_serving:
             self._evidence.pieces.clear()  # whatever was printed before, it did not keep the server from getting ready
@@ -135,7 +136,8 @@ class Collector:
             self._evidence.stall = None
         elif marker.event == "executor-stop" and self._evidence.executor_stop is None and not self._stopped:
             last_clock = frame(self._last[1].decode("utf-8", "replace")).clock if self._last else None
-            self._evidence.silence = _seconds_between(last_clock, source.clock)
+            self._evidence.silence = seconds_between(last_clock, source.clock)
+            self._evidence.start_took = seconds_between(self.progress.begun_at, last_clock)
             self._evidence.executor_stop = self._piece(number, line, source)
         elif marker.event == "executor-stuck":
             self._evidence.executor_stuck = True
@@ -192,7 +194,7 @@ class Collector:
             piece.pattern = row
             self._is_vllm = self._is_vllm or row.outside or "vllm" in message
             (self._evidence.add_hint if row.kind == "hint" else self._evidence.add)(piece)
-        elif source.is_error:
+        elif source.is_error and message.strip() and not self._assembler.in_text:
             self._evidence.add(piece)
         else:
             return
@@ -217,16 +219,6 @@ class Collector:
             self._evidence.settle_requests()
 
     def _piece(self, number: int, line: str, source: Frame, raised: Raised | None = None) -> Piece:
-        return Piece(number, line, source, self.progress.work, self.progress.serving, raised)
-
-
-def _seconds_between(earlier: str | None, later: str | None) -> float | None:
-    """Both `MM-DD HH:MM:SS` of one log; None where one is missing. A turn of the year gives a negative number."""
-    if earlier is None or later is None:
-        return None
-    form = "%Y-%m-%d %H:%M:%S"  # 2000 was a leap year, so that 02-29 can be read
-    try:
-        start, end = (datetime.strptime(f"2000-{clock}", form) for clock in (earlier, later))
-    except ValueError:  # a date that is none, or a log that prints no seconds
-        return None
-    return (end - start).total_seconds()
+        moment = self.progress
+        before = self._last[1] if self._last else b""
+        return Piece(number, line, source, moment.work, moment.serving, raised, before=before)

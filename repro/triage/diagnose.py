@@ -9,15 +9,21 @@ from repro.domain.stage import Stage
 from repro.triage.classify import ENGINE_PROCESSES, Ruling, find_pattern, rule
 from repro.triage.diagnosis import Diagnosis, ExitEvidence
 from repro.triage.evidence import Evidence, Piece
+from repro.triage.framing import frame
 from repro.triage.progress import Progress
 from repro.triage.tables import PROGRESS, Pattern, PatternTable
 from repro.triage.template import template
 
-_LONG_SILENCE = 30.0  # seconds; a step of a serving engine that says nothing for longer was stuck before the stop
 _AFTERMATH = frozenset({Family.TIMEOUT, Family.ENGINE_DEAD, Family.SHM, Family.RENDEZVOUS_TIMEOUT})
-_DEAD_NOTE = (
+DEAD_NOTE = (
     "The log does not say why the process went away; look at dmesg, the container's state (OOMKilled), "
     "and the logs of the other ranks or nodes."
+)
+
+
+_STUCK_NOTE = (
+    "The workers did not react to the stop, after a silence longer than the whole start: they were waiting for a peer. "
+    "This log alone cannot tell more; give the logs of all nodes."
 )
 
 
@@ -37,6 +43,8 @@ def diagnose(
     base = Diagnosis(
         Stage.NONE,
         reached=tuple(progress.reached),
+        rank=progress.rank_of(None),
+        formed_at=progress.formed_at,
         vllm_version=progress.version,
         expected_next=progress.expected_next,
         is_vllm_log=is_vllm,
@@ -59,6 +67,8 @@ def diagnose(
             n for n in sorted(set(evidence.numbers)) if n != piece.number and _follows(n, piece, evidence)
         ),
         process=piece.source.process,
+        rank=progress.rank_of(piece.source),
+        clock=piece.clock,
         confidence=choice.confidence,
         certain=choice.certain,
         note=choice.note,
@@ -95,7 +105,7 @@ def _choose(table: PatternTable, progress: Progress, evidence: Evidence) -> _Cho
             piece, ruling, 0.95 if ruling.known and certain else 0.8 if ruling.known or certain else 0.6, certain
         )
     if weak:
-        note = _DEAD_NOTE if weak[1].family in {Family.ENGINE_DEAD, Family.OOM_HOST} else ""
+        note = DEAD_NOTE if weak[1].family in {Family.ENGINE_DEAD, Family.OOM_HOST} else ""
         return _Choice(weak[0], weak[1], 0.6, over or weak[1].final, note)
     return _last_resort(table, progress, evidence, ruled)
 
@@ -140,7 +150,7 @@ def _last_resort(
         return _Choice(first, Ruling(stage, telling.family, 2, True), 0.6, False)
     if all(row.of_request or row.id == "http-500" for _, row in evidence.echoes):
         return _Choice(first, Ruling(stage, Family.HTTP_ERROR, 1, False), 0.4, False)
-    return _Choice(first, Ruling(stage, Family.ENGINE_DEAD, 1, False), 0.4, False, _DEAD_NOTE)
+    return _Choice(first, Ruling(stage, Family.ENGINE_DEAD, 1, False), 0.4, False, DEAD_NOTE)
 
 
 def _counts(piece: Piece, ruling: Ruling, dead: bool) -> bool:
@@ -228,7 +238,7 @@ def _silent(base: Diagnosis, progress: Progress, evidence: Evidence, exit_: Exit
         if not progress.talkative:
             sure, note = 0.2, f"{note} No INFO line is printed, so that progress cannot be seen (VLLM_LOGGING_LEVEL)."
     else:
-        stage, family, sure, note = _killed_in(progress), Family.ENGINE_DEAD, 0.5, _DEAD_NOTE
+        stage, family, sure, note = _killed_in(progress), Family.ENGINE_DEAD, 0.5, DEAD_NOTE
         if exit_.code in {126, 127} and not progress.reached:
             family = Family.ENTRYPOINT
     told = _told_quietly(progress, evidence) if family in {Family.HANG, Family.ENGINE_DEAD} else None
@@ -238,6 +248,8 @@ def _silent(base: Diagnosis, progress: Progress, evidence: Evidence, exit_: Exit
         base,
         stage=stage,
         family=family,
+        process=frame(line).process if line else None,
+        clock=frame(line).clock if line else None,
         root_line_no=number,
         root_line=line,
         root_template=template(line) if line else "",
@@ -270,22 +282,24 @@ def _silent_while_serving(
         return base
     stop = evidence.executor_stop
     if stop is not None and (evidence.executor_stuck or not progress.headless):
-        stuck = (evidence.silence or 0.0) > _LONG_SILENCE
+        stuck = evidence.silence is not None and evidence.silence > (evidence.start_took or 0.0)
         number, line = progress.last_line if stuck and progress.last_line else (stop.number, stop.line)
-        note = "The workers did not react to the stop." if stuck else _DEAD_NOTE
+        note = _STUCK_NOTE if stuck else DEAD_NOTE
         family = Family.HANG if stuck else Family.ENGINE_DEAD
     elif evidence.stall is not None and not evidence.stopped:
         number, line = evidence.stall.number, evidence.stall.line
         family, note = Family.HANG, "The engine waits for its workers and no request was answered since."
     elif exit_ is not None and not exit_.running and stop is None and not evidence.stopped:
         number, line = progress.last_line or (0, "")
-        family, note = Family.ENGINE_DEAD, f"The server ended by itself (exit code {exit_.code}). {_DEAD_NOTE}"
+        family, note = Family.ENGINE_DEAD, f"The server ended by itself (exit code {exit_.code}). {DEAD_NOTE}"
     else:
         return base
     return replace(
         base,
         stage=Stage.SERVING,
         family=family,
+        process=frame(line).process,
+        clock=frame(line).clock,
         root_line_no=number or None,
         root_line=line or None,
         root_template=template(line),

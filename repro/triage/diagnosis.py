@@ -28,6 +28,9 @@ class ExitEvidence:
 class Diagnosis:
     """One log judged. Line numbers count from 1. With stage `none`, family and root are None.
 
+    `rank` is that of the process of the root line, else the only rank of the log. `clock` (`MM-DD HH:MM:SS`, the log's
+    own) is the root line's, `formed_at` the moment at which the communication group stood, the same one on all nodes.
+
     `certain`: the cause cannot change with later lines, so a launch may be ended early. `note` says what the log does
     not hold and where it may be found.
     """
@@ -40,6 +43,9 @@ class Diagnosis:
     consequences: tuple[int, ...] = ()
     reached: tuple[Reached, ...] = ()
     process: str | None = None
+    rank: int | None = None
+    clock: str | None = None
+    formed_at: str | None = None
     vllm_version: str | None = None
     confidence: float = 0.0
     certain: bool = False
@@ -77,6 +83,7 @@ class Diagnosis:
                 {"stage": item.stage.value, "line_no": item.line_no, "line": item.line} for item in self.reached
             ],
             "process": self.process,
+            "rank": self.rank,
             "vllm_version": self.vllm_version,
             "confidence": self.confidence,
             "certain": self.certain,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from repro.domain.stage import Stage
-from repro.triage.framing import Frame
+from repro.triage.framing import Frame, frame
 from repro.triage.tables import Consequence, Pattern
 from repro.triage.traceback_assembly import Raised
 
@@ -33,6 +33,7 @@ class Piece:
     pattern: Pattern | None = None
     request_level: bool = False
     aside: bool = False
+    before: bytes = b""  # the last line of vLLM by then: its clock stands in where this one has none
 
     @property
     def number(self) -> int:
@@ -54,6 +55,10 @@ class Piece:
         return "\n".join(words)
 
     @property
+    def clock(self) -> str | None:
+        return self.source.clock or frame(self.before.decode("utf-8", "replace")).clock
+
+    @property
     def frames(self) -> tuple[str, ...]:
         return self.raised.frames if self.raised else ()
 
@@ -72,6 +77,7 @@ class Evidence:
     executor_stop: Piece | None = None
     executor_stuck: bool = False
     silence: float | None = None  # seconds without a line before the executor's stop, by the log's own clock
+    start_took: float | None = None  # seconds from the log's first line to the one before that silence
 
     def add(self, piece: Piece) -> None:
         self.note(piece.first_number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 ERROR_LEVELS = frozenset({"ERROR", "CRITICAL", "FATAL"})
 LOW_LEVELS = frozenset({"DEBUG", "INFO", "TRACE", "WARNING"})
@@ -174,3 +175,15 @@ def _from_json(text: str) -> str | None:
     if isinstance(level, str) and level.upper() in ERROR_LEVELS and not _HEADER.search(bare):
         return f"{level.upper()}:     {bare}"
     return str(bare)
+
+
+def seconds_between(earlier: str | None, later: str | None) -> float | None:
+    """From one `MM-DD HH:MM:SS` to another; None where one is missing. A turn of the year gives a negative number."""
+    if earlier is None or later is None:
+        return None
+    form = "%Y-%m-%d %H:%M:%S"  # 2000 was a leap year, so that 02-29 can be read
+    try:
+        start, end = (datetime.strptime(f"2000-{clock}", form) for clock in (earlier, later))
+    except ValueError:  # a date that is none, or a log that prints no seconds
+        return None
+    return (end - start).total_seconds()

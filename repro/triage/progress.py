@@ -9,6 +9,8 @@ from repro.domain.stage import STARTUP_ORDER, Stage
 from repro.triage.framing import Frame
 from repro.triage.tables import Marker
 
+_RANK = re.compile(r"\brank[= ](\d+)\b")  # `world_size=2 rank=1`, `rank 1 in world size 2`
+_NAMED_RANK = re.compile(r"^rank(\d+)$|\brank=(\d+)|^(?:Vllm)?Worker[_ ]TP(\d+)$")
 _VERSION_NUMBER = re.compile(r"\d+\.\d+")
 GROUP_LINE_SINCE = (0, 12)  # first release that prints `world_size=… distributed_init_method=` at INFO
 
@@ -37,11 +39,15 @@ class Progress:
     banner_by: str | None = None
     reached: list[Reached] = field(default_factory=list)
     last_line: tuple[int, str] | None = None
+    ranks: dict[str, int] = field(default_factory=dict)  # by the number of the process that printed its rank
+    formed_at: str | None = None  # the log's clock when its first rank had all its groups: the same moment on all nodes
+    begun_at: str | None = None
 
     @property
     def state(self) -> tuple[object, ...]:
         """What decides how later lines are read."""
-        return self.work, self.version, self.ready, self.headless, self.cache_set, self.banner_by, len(self.reached)
+        told = (len(self.reached), len(self.ranks))
+        return self.work, self.version, self.ready, self.headless, self.cache_set, self.banner_by, told
 
     @property
     def serving(self) -> bool:
@@ -61,12 +67,29 @@ class Progress:
             self.banner_by = source.process or ""
         elif marker.event in {"ready", "serving", "statistics"}:
             self.ready = True
+        elif marker.event in {"attempt", "formed"}:
+            self._note_rank(marker, text, source)
         if marker.proves and marker.event not in {"serving", "statistics"}:
             self.started = True
         done = {item.stage for item in self.reached}
         self.reached.extend(Reached(stage, number, line) for stage in marker.proves if stage not in done)
         if marker.begins is not None and (marker.begins.position >= self.work.position or self._may_go_back(marker)):
             self.work = marker.begins
+
+    def _note_rank(self, marker: Marker, text: str, source: Frame) -> None:
+        if found := _RANK.search(text):
+            self.ranks[source.pid or ""] = int(found[1])
+        if marker.event == "formed" and self.formed_at is None:
+            self.formed_at = source.clock
+
+    def rank_of(self, source: Frame | None) -> int | None:
+        """The rank of the process that printed a line; where it has none, the only rank that this log tells of."""
+        if source is not None and source.pid in self.ranks:
+            return self.ranks[source.pid]
+        if source is not None and (named := _NAMED_RANK.search(source.process or "")):
+            return int(next(number for number in named.groups() if number is not None))
+        only = set(self.ranks.values())
+        return next(iter(only)) if len(only) == 1 else None
 
     def _may_go_back(self, marker: Marker) -> bool:
         """The configuration phase is engine_init work (RULES S6) before any device; real work then begins anew."""
@@ -91,6 +114,10 @@ class Progress:
 
     @property
     def expected_next(self) -> Stage | None:
-        """The first stage in time order that is not proven yet; None once requests were answered."""
+        """The first stage in time order that is not proven yet; None once requests were answered, and for a headless
+        node that serves, which prints nothing more.
+        """
+        if self.headless and self.serving:
+            return None
         proven = {item.stage for item in self.reached}
         return next((stage for stage in STARTUP_ORDER if stage not in proven), None)

@@ -16,7 +16,8 @@ from repro.triage.diagnosis import Diagnosis, ExitEvidence
 from repro.triage.lines import LineSplitter
 from repro.triage.literals import Literals
 from repro.triage.progress import Reached
-from repro.triage.tables import PatternTable, shipped_table
+from repro.triage.table_files import shipped_table
+from repro.triage.tables import PatternTable
 
 _NOISE = (b"NCCL INFO", b"NCCL TRACE")  # NCCL_DEBUG at its loudest: nothing of it is a marker or a cause
 _VARYING = b"0123456789abcdefABCDEF"

@@ -87,6 +87,7 @@ class TracebackAssembler:
     def __init__(self) -> None:
         self._streams: OrderedDict[tuple[str, str, str], _Stream] = OrderedDict()
         self._open: set[tuple[str, str, str]] = set()
+        self.in_text = False  # the last line fed goes on with the text of an exception, indented or not
         self._opened_at = 0
         self._ended_at = -_TEXT_WITHIN
 
@@ -102,6 +103,7 @@ class TracebackAssembler:
     def feed(self, number: int, line: str, source: Frame) -> tuple[Raised | None, bool]:
         """The exception that this line ends, and whether the line is part of a traceback (then it is no message)."""
         message = source.message.rstrip()
+        self.in_text = False
         stream = self._streams.get(source.stream)
         if message.endswith(_HEADERS):
             self._begin(stream or self._new(source.stream), source, number)
@@ -180,6 +182,7 @@ class TracebackAssembler:
         if exception_of(message, in_traceback=False) and not stream.pydantic:
             return self._alone(number, line, source, message)
         raised.detail.append(message[:2000])
+        self.in_text = True
         if stream.pydantic and message.startswith("  ") and not message.startswith("   "):
             raised.number, raised.line, raised.text = number, line, message.strip()
             stream.pydantic = False

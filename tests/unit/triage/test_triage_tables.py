@@ -13,7 +13,8 @@ from repro.triage import PatternTable, shipped_table, triage_text
 from repro.triage.classify import find_pattern
 from repro.triage.evidence import Piece
 from repro.triage.framing import Frame
-from repro.triage.tables import Area, Consequence, Harmless, Marker, Pattern, Row, first, parse_table
+from repro.triage.table_files import parse_table, with_files
+from repro.triage.tables import Area, Consequence, Harmless, Marker, Pattern, Row, first
 from repro.triage.traceback_assembly import Raised, exception_of
 
 TABLE = shipped_table()
@@ -89,7 +90,7 @@ def test_a_user_file_goes_before_the_shipped_rows(tmp_path: Path) -> None:
         'example = "house rule 7"\nwhy = "our own launcher checks it"\n',
         encoding="utf-8",
     )
-    table = TABLE.with_files([own])
+    table = with_files(TABLE, [own])
     assert table.patterns[0].id == "ours"
     assert len(table.patterns) == len(TABLE.patterns) + 1
 
@@ -97,6 +98,10 @@ def test_a_user_file_goes_before_the_shipped_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "pattern = 3\n",
+        '[[pattern]]\nid = "x"\nany = ["y"]\nstage = "serving"\nfamilly = "other"\nexample = "y"\nwhy = "z"\n',
+        '[[pattern]]\nid = "x"\nany = ["y"]\nstage = "serving"\nfamily = "other"\nexample = "y"\nwhy = "z"\nkeen = 1\n',
+        '[[pattern]]\nid = "x"\nany = ["y"]\nstage = "serving"\nfamily = "other"\nexample = "n"\nwhy = "z"\n',
         "[[pattern]\n",
         "[[nonsense]]\nid = 'x'\n",
         '[[pattern]]\nid = "x"\nany = ["y"]\nstage = "somewhere"\nfamily = "other"\nexample = "y"\nwhy = "z"\n',
@@ -109,13 +114,14 @@ def test_a_user_file_goes_before_the_shipped_rows(tmp_path: Path) -> None:
 def test_a_wrong_user_file_is_named(text: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidFile, match=r"mine\.toml"):
-        TABLE.with_files([path])
+    with pytest.raises(InvalidFile, match=r"mine\.toml") as refused:
+        with_files(TABLE, [path])
+    assert refused.value.hint
 
 
 def test_an_unreadable_user_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match=r"gone\.toml"):
-        PatternTable().with_files([tmp_path / "gone.toml"])
+        with_files(PatternTable(), [tmp_path / "gone.toml"])
 
 
 def test_tables_read_from_text_keep_their_order() -> None:
@@ -129,3 +135,16 @@ def test_a_regex_reads_a_bounded_part_of_a_line() -> None:
     head, tail = "Free memory on device ", " Desired GPU memory utilization is (0.9, 71.2 GiB)"
     assert row.fits(head + "x" * 3000 + tail)
     assert not row.fits(head + "x" * 60_000 + tail)
+
+
+def test_a_wrong_name_in_a_user_file_is_told_with_row_and_mend(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    row = '[[pattern]]\nid = "ours"\nany = ["y"]\nstage = "{}"\nfamily = "{}"\nexample = "y"\nwhy = "z"\n'
+    path.write_text(row.format("somewhere", "other"), encoding="utf-8")
+    with pytest.raises(InvalidFile, match="pattern ours: 'somewhere'") as refused:
+        with_files(TABLE, [path])
+    assert "weight_access" in refused.value.hint
+    path.write_text(row.format("serving", "nothing"), encoding="utf-8")
+    with pytest.raises(InvalidFile, match="pattern ours: 'nothing'") as refused:
+        with_files(TABLE, [path])
+    assert "oom_gpu" in refused.value.hint
