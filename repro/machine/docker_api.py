@@ -122,7 +122,6 @@ class DockerApi:
 
     def _ask(self, call: Callable[[], T], what: str = "") -> T:
         import docker.errors
-        import urllib3.exceptions
 
         try:
             return call()
@@ -130,7 +129,7 @@ class DockerApi:
             raise NoSuchObject(f"Docker knows no {what}" if what else _line(error)) from None
         except docker.errors.APIError as error:
             raise NoSuchObject(f"Docker refuses {what}: {error.explanation or error}") from None
-        except (docker.errors.DockerException, OSError, urllib3.exceptions.HTTPError) as error:
+        except Exception as error:  # the SDK lets through what the libraries below it raise
             raise DockerUnavailable(f"Docker does not answer: {_line(error)}", _MEND) from error
 
 

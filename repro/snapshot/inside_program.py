@@ -9,6 +9,7 @@ container cannot be ended from outside.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -59,8 +60,7 @@ def installed() -> dict[str, Any]:
 def seen_by_torch() -> dict[str, Any]:
     """What PyTorch was built with and which devices it counts."""
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # as vLLM does; counting then opens no device
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
+    torch: Any = importlib.import_module("torch")  # the server's; repro itself never needs it
     told: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip}
     if torch.version.cuda or torch.version.hip:
         told["gpus"] = torch.cuda.device_count()
