@@ -24,7 +24,6 @@ _OF_ONE_RUN = frozenset(
     "--log-driver --log-opt --quiet".split()
 )
 _OF_A_NETWORK = frozenset("--network --network-alias --ip --ip6 --mac-address --hostname".split())
-_ONLY_INSIDE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,8 @@ def container_command(
 def _listening(command: Command, shared: bool) -> Command:
     if shared:
         return on_free_port(command).command
-    bare = command.with_flag("--uds", None)
-    return bare.with_flag("--host", "0.0.0.0") if bare.flag("--host") in _ONLY_INSIDE else bare  # noqa: S104 - inside
+    # What is published must not listen on the container's loopback address alone; the address is inside of it.
+    return command.with_flag("--uds", None).with_flag("--host", "0.0.0.0")  # noqa: S104
 
 
 def _client(container: Container) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def test_productions_own_options_stay_and_those_of_its_run_go() -> None:
     assert command.options == (
         *("--publish", "127.0.0.1::8000", "--gpus", "all", "--ipc=host", "--shm-size", "8g", "--ulimit", "memlock=-1"),
         *("-v", "/data:/data:ro", "--env-file", "/e", "-e", "A=1", "-e", "HF_TOKEN", "-p", "127.0.0.1:9400:9400"),
-        *("--log-driver", "json-file", IMAGE, "--model", "m", "--max-num-seqs", "4"),
+        *("--log-driver", "json-file", IMAGE, "--model", "m", "--max-num-seqs", "4", "--host", "0.0.0.0"),
     )
     assert command.published
 
