@@ -75,4 +75,7 @@ def _text(number: int) -> str:
     data = number.to_bytes((number.bit_length() + 7) // 8, "big") if number > 255 else b""
     if data[:1] != b"\x01":
         return "\ufffd"
-    return data[1:].decode("utf-8", "surrogatepass" if data[1:2] == b"\xed" else "replace")
+    try:
+        return data[1:].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data[1:].decode("utf-8", "replace")

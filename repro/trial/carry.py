@@ -14,7 +14,6 @@ from repro.domain.launch import Launch
 from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.request import RequestSet, RequestShape
 from repro.domain.scene import PREFIX_CACHING_FLAG, Scene
-from repro.domain.stage import Stage
 from repro.domain.trial import Answer, Cost, Fresh, ServerFacts, Trial
 from repro.errors import SceneMoved
 from repro.machine.clock import Clock
@@ -132,9 +131,11 @@ class Carrier:
     def _not_ready(self, trial: Trial, end: NotReady, begun: float) -> Carried:
         cost = Cost(1, self._clock.monotonic() - begun)
         outcome: Outcome = Failed(end.failure)
-        if (end.failure.stage, end.failure.family) == (Stage.API_READY, Family.PORT_IN_USE):
-            # repro chose the port and it was free: another program was quicker, which says nothing about the command.
-            outcome = Unresolved("another program took the port that was chosen for the server")
+        holder = self._bench.foreign_holder
+        if end.failure.family is Family.PORT_IN_USE and holder is not None:
+            # The port was free when it was chosen: another program was quicker, which says nothing about the command.
+            who = f"pid {holder.pid}" if holder.pid is not None else "another program"
+            outcome = Unresolved(f"{who} took port {holder.port}, which had been chosen for the server")
         answer = Answer(trial.id, self._masked(outcome), cost=cost)
         return Carried(answer, self._bench.log_name, {"end": end.reason, "early_end": end.early_end})
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from repro.domain.launch import Launch
 from repro.domain.stage import Stage
 from repro.errors import ServerStays
 from repro.machine.clock import Clock
+from repro.machine.processes import PortHolder, holder_of_port
 from repro.probe.answer import Client
 from repro.probe.readiness import CompletionReadiness, Served
 from repro.runner.port import Engine, Place, Server, StopReport, logs_of, rank_log
@@ -69,6 +71,12 @@ class Bench:
         self._server: Server | None = None
         self._log: Path | None = None
         self._watch: Watch | None = None
+        self._foreign: PortHolder | None = None
+
+    @property
+    def foreign_holder(self) -> PortHolder | None:
+        """Who listens on the port of the server that did not become ready, now that all of that server is gone."""
+        return self._foreign
 
     def is_warm(self, launch: Launch) -> bool:
         """Whether a server of this launch is up and alive."""
@@ -81,6 +89,7 @@ class Bench:
     def start(self, launch: Launch, stop_after: Stage | None = None) -> Start:
         """Stops what runs and starts a fresh server. A server that did not become ready is stopped already."""
         self.stop()
+        self._foreign = None
         place = Place(self._records, self._new_log(), self._cwd)
         server = self._server = self._engine.start(launch, place)
         watch = self._watch = Watch(server, Triage(), self._clock, self._deadlines, self._observer)
@@ -89,6 +98,8 @@ class Bench:
         match end:
             case NotReady():
                 self.stop()
+                port = urlsplit(server.base_url).port
+                self._foreign = holder_of_port(port) if port is not None else None
                 return end
             case Ready():
                 client = self._client_for(server.base_url)

@@ -73,6 +73,9 @@ class ScriptedServer:
     def where_it_waits(self) -> tuple[str, ...]:
         return ()
 
+    def stranger(self) -> str | None:
+        return None
+
     def notes(self) -> tuple[str, ...]:
         return ()
 

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import SplitResult
 
 import pytest
 
@@ -14,6 +15,7 @@ from repro.domain.outcome import Failed, Passed, Unresolved
 from repro.domain.stage import Stage
 from repro.domain.trial import Fresh, Trial
 from repro.errors import MissingProgram, SceneMoved
+from repro.machine.processes import PortHolder
 from repro.probe.answer import HttpAnswer
 
 MakeTrial = Callable[..., Trial]
@@ -259,3 +261,28 @@ def test_an_interrupt_while_closing_still_stops_the_server(
         shop.carrier.close()
     assert server.stops == 1
     assert shop.logs == ["server-001.log.gz"]
+
+
+# As vLLM prints it when its port is taken, before anything else of its start-up.
+PORT_TAKEN = (
+    "(APIServer pid=9) INFO 12-01 10:00:10 [api_utils.py:286] non-default args: {'model': 'm'}\n"
+    "(APIServer pid=9) Traceback (most recent call last):\n"
+    '(APIServer pid=9)   File "/x/vllm/entrypoints/openai/api_server.py", line 9, in create_server_socket\n'
+    "(APIServer pid=9) OSError: [Errno 98] Address already in use\n"
+)
+
+
+@pytest.mark.parametrize("holder", [PortHolder(8123, 77), None])
+def test_a_port_that_somebody_else_took_says_nothing_about_the_command(
+    shop: Any, trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, holder: PortHolder | None
+) -> None:
+    """repro chose the port while it was free. With nobody there any more the failure stands as the log tells it."""
+    shop.engine.dead = True
+    shop.engine.printed = PORT_TAKEN
+    monkeypatch.setattr("repro.trial.live.holder_of_port", lambda _port: holder)
+    monkeypatch.setattr("repro.trial.live.urlsplit", lambda _url: SplitResult("http", "127.0.0.1:8123", "", "", ""))
+    outcome = shop.carrier.carry(trial()).answer.outcome
+    if holder is None:
+        assert outcome.failure.family is Family.PORT_IN_USE
+    else:
+        assert outcome == Unresolved("pid 77 took port 8123, which had been chosen for the server")
