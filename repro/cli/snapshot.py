@@ -11,12 +11,16 @@ import click
 
 from repro.cli.options import FILE, json_option, source_options
 
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
 
 @click.command("snapshot")
 @source_options
 @click.option("--request", type=FILE, help="The request that failed: the JSON body of a completion.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="How many requests were sent at once.")
-@click.option("--source", "sources", type=FILE, multiple=True, help="A git checkout whose state belongs to the scene.")
+@click.option(
+    "--source", "sources", type=FOLDER, multiple=True, help="A git checkout whose state belongs to the scene."
+)
 @click.option("--change", metavar="TEXT", help="What you changed last.")
 @click.option(
     "--inside/--no-inside",

@@ -238,7 +238,11 @@ def test_a_restarted_container_is_named(bed: Bed) -> None:
 
 def test_a_stopped_daemon_still_ends_in_a_whole_snapshot(tmp_path: Path) -> None:
     bed = next(made("", tmp_path))
-    document = bed.snapshot("--container", "prod", DOCKER_HOST=f"unix://{tmp_path}/none.sock")
+    document = bed.snapshot(
+        "--container", "prod", "--source", str(tmp_path), DOCKER_HOST=f"unix://{tmp_path}/none.sock"
+    )
     assert "Docker does not answer" in document["missing"]["container.argv"]
     assert "root or the group docker" in document["missing"]["log.copy"]
+    (tree,) = value(document, "source.trees")
+    assert tree["path"] == str(tmp_path)
     assert value(document, "host.kernel")
