@@ -27,6 +27,10 @@ class ContainerFamily:
         self._name = name
         self.leader = state.pid if state is not None and _is_here(state.pid, state.id) else None
 
+    def pids(self) -> frozenset[int]:
+        """Those of this host; empty where they are another one's."""
+        return frozenset(ref.pid for ref in self._members()) if self.leader is not None else frozenset()
+
     def activity(self) -> Activity:
         """What they have used so far."""
         if self.leader is not None:

@@ -22,6 +22,11 @@ from repro.machine.detached import DetachedProcess, start_detached
 from repro.machine.subprocesses import Completed, run
 
 ANSWER_S = 30.0
+# What tells a client which daemon is meant; none of it is a secret.
+DAEMON_NAMES = (
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
+    *("CONTAINER_HOST", "CONTAINERD_ADDRESS", "CONTAINERD_NAMESPACE", "XDG_RUNTIME_DIR"),
+)
 # Making a container may mean to unpack nothing, but a busy daemon takes its time; starting waits for hooks and mounts.
 MAKE_S = 180.0
 _DOWN = (

@@ -22,7 +22,7 @@ from repro.errors import UsageError
 from repro.machine.clock import Clock
 from repro.machine.container_family import ContainerFamily
 from repro.machine.detached import DetachedProcess, must_exist
-from repro.machine.docker_engine import ContainerClient, ContainerState
+from repro.machine.docker_engine import DAEMON_NAMES, ContainerClient, ContainerState
 from repro.machine.family import Activity, hold_output
 from repro.machine.host_trouble import HostTrouble
 from repro.machine.processes import describe
@@ -30,7 +30,7 @@ from repro.redact.redactor import Redactor
 from repro.runner.container_command import LABEL, ContainerCommand, container_command
 from repro.runner.container_end import end_container
 from repro.runner.environment import launch_environment
-from repro.runner.listen import LOOPBACK
+from repro.runner.listen import LOOPBACK, stranger_on
 from repro.runner.port import Ending, Place, StopReport
 from repro.runner.process import StopTimes
 from repro.runner.record import MARK, ServerRecord, write_record
@@ -102,6 +102,7 @@ class DockerEngine:
             owner=describe(os.getpid()).ref,
             started=self._clock.now(),
             client=command.client,
+            daemon=tuple((name, self._inherited[name]) for name in DAEMON_NAMES if name in self._inherited),
             image=image,
         )
         place.log.parent.mkdir(parents=True, exist_ok=True)
@@ -191,6 +192,12 @@ class DockerServer:
         code = state.code if state.code or not state.error else _REFUSED
         oom = state.oom_killed or bool(self._trouble.oom_killed())
         return ExitEvidence(code, oom_killed=oom, stopped_by_us=self._asked_to_stop)
+
+    def stranger(self) -> str | None:
+        """On a network of its own it is the daemon that forwards, and it knows to whom."""
+        if self._begun.command.published or self._last is None:
+            return None
+        return stranger_on(int(self._begun.command.port), self._family.pids())
 
     def activity(self) -> Activity:
         return self._family.activity()

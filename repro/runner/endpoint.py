@@ -98,6 +98,9 @@ class AttachedServer:
         """Its end is not seen from here: requests that fail tell of it."""
         return None
 
+    def stranger(self) -> str | None:
+        return None
+
     def activity(self) -> Activity:
         return Activity()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from repro.domain.command import Command
@@ -49,6 +50,14 @@ def as_written(command: Command) -> Listening:
     if ":" in reached:
         reached = f"[{reached}]"
     return Listening(command, f"{_scheme(command)}://{reached}:{number}")
+
+
+def stranger_on(port: int, family: Collection[int]) -> str | None:
+    """Who listens on a port of this host and is not of the family (pids); None where nobody does or may be seen."""
+    holder = holder_of_port(port)
+    if holder is None or holder.pid is None or not family or holder.pid in family:
+        return None
+    return _named(holder)
 
 
 def _scheme(command: Command) -> str:

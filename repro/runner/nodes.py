@@ -120,6 +120,9 @@ class NodesServer:
         found = [rank.exit_evidence() for rank in self._ranks]
         return next((evidence for evidence in found if evidence is not None), None)
 
+    def stranger(self) -> str | None:
+        return self._ranks[0].stranger()
+
     def activity(self) -> Activity:
         used = [rank.activity() for rank in self._ranks]
         return Activity(sum(u.cpu_s for u in used), sum(u.io_bytes for u in used), sum(u.network_bytes for u in used))

@@ -64,6 +64,10 @@ class Server(Protocol):
         """How it ended, None while it runs."""
         ...
 
+    def stranger(self) -> str | None:
+        """Who else listens at `base_url`, in words; None if it is this server, or nobody can tell."""
+        ...
+
     def stop(self) -> StopReport:
         """End it with its whole family and wait until all are gone. A second call gives the first one's report."""
         ...

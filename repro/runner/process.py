@@ -23,7 +23,7 @@ from repro.machine.processes import describe
 from repro.machine.stacks import where_they_wait
 from repro.redact.redactor import Redactor
 from repro.runner.environment import launch_environment
-from repro.runner.listen import LOOPBACK, Listening, as_written, on_free_port
+from repro.runner.listen import LOOPBACK, Listening, as_written, on_free_port, stranger_on
 from repro.runner.port import Ending, Place, StopReport
 from repro.runner.record import MARK, ServerRecord, mark_ended, write_record
 from repro.triage import ExitEvidence
@@ -98,7 +98,8 @@ class ProcessEngine:
             if end_family(record.signs, self._clock, self._stop_times.terminate_s).gone:
                 mark_ended(place.records, record, self._clock.now())
             raise
-        return ProcessServer(process, record, listening, place, self._clock, self._stop_times)
+        elsewhere = self._address != LOOPBACK
+        return ProcessServer(process, record, listening, place, self._clock, self._stop_times, elsewhere)
 
     def _record(self, server_id: str, launch: Launch, argv: tuple[str, ...], place: Place) -> ServerRecord:
         return ServerRecord(
@@ -122,8 +123,10 @@ class ProcessServer:
         place: Place,
         clock: Clock,
         stop_times: StopTimes,
+        elsewhere: bool,
     ) -> None:
         self._process = process
+        self._elsewhere = elsewhere  # in a network whose ports are not seen from here
         self._record = record
         self._listening = listening
         self._place = place
@@ -166,6 +169,12 @@ class ProcessServer:
             oom_killed=self._trouble.oom_killed(),
             stopped_by_us=self._asked_to_stop,
         )
+
+    def stranger(self) -> str | None:
+        if self._elsewhere:
+            return None
+        pids = {ref.pid for ref in find_family(self._record.signs)}
+        return stranger_on(int(self.base_url.rpartition(":")[2]), pids)
 
     def activity(self) -> Activity:
         return activity(find_family(self._record.signs), own_network=True)

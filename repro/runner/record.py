@@ -21,7 +21,8 @@ class ServerRecord:
     """`owner` is the repro that started the server, `argv` is redacted, times are Unix seconds.
 
     `ended` is None until the server and its whole family are known to be gone. `client` is the container program
-    (("docker",)) of a server that is a container and empty for a process; `image` the id of the container's image.
+    (("docker",)) of a server that is a container and empty for a process, `daemon` the variables that say which daemon
+    it speaks to, `image` the id of the container's image.
     """
 
     id: str
@@ -32,6 +33,7 @@ class ServerRecord:
     started: float
     ended: float | None = None
     client: tuple[str, ...] = ()
+    daemon: tuple[tuple[str, str], ...] = ()
     image: str | None = None
 
     @property
@@ -73,6 +75,7 @@ def _read(path: Path) -> ServerRecord | None:
         fields["owner"] = ProcessRef(**fields["owner"])
         fields["argv"] = tuple(fields["argv"])
         fields["client"] = tuple(fields.get("client", ()))
+        fields["daemon"] = tuple((name, value) for name, value in fields.get("daemon", ()))
         return ServerRecord(**fields)
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from repro.errors import ReproError
 from repro.machine.clock import Clock
-from repro.machine.docker_engine import ContainerClient
+from repro.machine.docker_engine import DAEMON_NAMES, ContainerClient
 from repro.machine.family import end_family, find_family
 from repro.machine.processes import same_process
 from repro.runner.container_command import LABEL
@@ -70,7 +70,7 @@ def _orphaned(servers_dir: Path) -> Iterator[ServerRecord]:
 def _swept(record: ServerRecord, servers_dir: Path, clock: Clock, terminate_s: float) -> Swept:
     if record.client:
         try:
-            taken = end_container(record, ContainerClient(record.client, os.environ), servers_dir, clock)
+            taken = end_container(record, _client(record), servers_dir, clock)
         except ReproError as error:
             return Swept(record.id, (), gone=False, problem=error.message)
         return Swept(record.id, (), gone=taken.gone, containers=taken.removed)
@@ -80,12 +80,18 @@ def _swept(record: ServerRecord, servers_dir: Path, clock: Clock, terminate_s: f
     return Swept(record.id, end.ended, end.left, end.gone)
 
 
+def _client(record: ServerRecord) -> ContainerClient:
+    """Speaks to the daemon that the server was started by, whatever this shell says now."""
+    other = {name: value for name, value in os.environ.items() if name not in DAEMON_NAMES}
+    return ContainerClient(record.client, {**other, **dict(record.daemon)})
+
+
 def _listed(record: ServerRecord) -> Orphan:
     pids = tuple(ref.pid for ref in find_family(record.signs))
     if not record.client:
         return Orphan(record.id, record.argv, record.log, pids)
     try:
-        found = ContainerClient(record.client, os.environ).labelled(f"{LABEL}={record.id}")
+        found = _client(record).labelled(f"{LABEL}={record.id}")
     except ReproError as error:
         return Orphan(record.id, record.argv, record.log, pids, unknown=error.message)
     return Orphan(record.id, record.argv, record.log, pids, found)

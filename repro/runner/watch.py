@@ -162,7 +162,8 @@ class Watch:
             why_not = readiness.check(self._server.base_url)
             if why_not is None:
                 self._look()
-                return self._ready()
+                stranger = self._server.stranger()
+                return self._ready() if stranger is None else self._answered_by(stranger)
             self._tell_waiting(why_not)
             now = self._clock.monotonic()
             failure = self._certain_failure()
@@ -198,6 +199,11 @@ class Watch:
     def _ready(self) -> Ready:
         self._add_reached((Stage.API_READY,))
         return Ready(self._reached, self._seconds())
+
+    def _answered_by(self, stranger: str) -> NotReady:
+        detail = f"{self._server.base_url} is answered by {stranger}, which is not the server that was started"
+        failure = Failure(Stage.API_READY, Family.PORT_IN_USE, reached=self._reached, confidence=0.9, detail=detail)
+        return self._not_ready(failure, True, "another server has the port")
 
     def _certain_failure(self) -> Failure | None:
         """What the logs tell beyond doubt of a launch that still runs."""

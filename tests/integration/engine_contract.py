@@ -137,6 +137,7 @@ class EngineContract:
         assert server.where_it_waits()
         assert server.activity().cpu_s > 0
         until(lambda: _answers(server.base_url))
+        assert server.stranger() is None
         report = server.stop()
         assert report.ending in {Ending.INTERRUPTED, Ending.TERMINATED}
         assert report.left == ()

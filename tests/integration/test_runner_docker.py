@@ -56,9 +56,14 @@ def place(tmp_path: Path) -> Place:
 def start(place: Place) -> Iterator[Callable[..., DockerServer]]:
     started: list[DockerServer] = []
 
-    def begin(image: str, *options: str, argv: tuple[str, ...] = ("/bin/sh", "-c", "exit 0")) -> DockerServer:
-        box = container(image, *options)
-        server = DockerEngine(CLOCK, stop_times=HASTY).start(Launch(Command(argv, None, container=box)), place)
+    def begin(
+        image: str,
+        *options: str,
+        argv: tuple[str, ...] = ("/bin/sh", "-c", "exit 0"),
+        wrapper: tuple[str, ...] = (),
+    ) -> DockerServer:
+        command = Command(argv, None, container=container(image, *options), wrapper=wrapper)
+        server = DockerEngine(CLOCK, stop_times=HASTY).start(Launch(command), place)
         started.append(server)
         return server
 
@@ -122,7 +127,7 @@ def test_a_published_port_that_is_taken(image: str, start: Start) -> None:
 @pytest.mark.parametrize("code", [126, 127])
 def test_a_shell_that_finds_nothing(image: str, start: Start, code: int) -> None:
     program = "/etc/not-a-program" if code == 126 else "vllm-that-is-not-there"
-    server = start(image, argv=("/bin/sh", "-c", f"{program} serve"))
+    server = start(image, argv=(program, "serve"), wrapper=("/bin/sh", "-c"))
     failure = failure_of(server)
     assert (failure.stage, failure.family) == (Stage.CONTAINER_INIT, Family.ENTRYPOINT)
     evidence = server.exit_evidence()

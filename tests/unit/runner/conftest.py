@@ -46,6 +46,7 @@ class FakeServer:
     evidence: ExitEvidence | None = None
     cpu_share: float = 0.0
     said: tuple[str, ...] = ()
+    other: str | None = None
     id: str = "fake"
     base_url: str = "http://127.0.0.1:1"
 
@@ -73,6 +74,9 @@ class FakeServer:
 
     def where_it_waits(self) -> tuple[str, ...]:
         return ("7 VLLM::EngineCore sleeping in futex_wait_queue",)
+
+    def stranger(self) -> str | None:
+        return self.other
 
     def notes(self) -> tuple[str, ...]:
         return self.said

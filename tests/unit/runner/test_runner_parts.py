@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from repro.errors import MissingProgram, PortInUse, UsageError
 from repro.machine.family import Activity
 from repro.machine.processes import ProcessRef
 from repro.runner.environment import launch_environment
-from repro.runner.listen import as_written, on_free_port
+from repro.runner.listen import as_written, on_free_port, stranger_on
 from repro.runner.port import Place
 from repro.runner.process import ProcessEngine
 from repro.runner.record import ServerRecord, mark_ended, open_records, write_record
@@ -68,6 +69,15 @@ def test_a_kept_port_that_is_taken_is_named_with_its_holder() -> None:
             as_written(parse(f"vllm serve m --port {port}"))
     kept = as_written(parse(f"vllm serve m --host 0.0.0.0 --port {port}"))
     assert kept.base_url == f"http://127.0.0.1:{port}"
+
+
+def test_who_holds_a_port_is_told_apart_from_the_servers_own() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        assert stranger_on(port, {os.getpid()}) is None
+        assert f"process {os.getpid()}" in (stranger_on(port, {1}) or "")
+        assert stranger_on(port, ()) is None, "with no family to compare, nothing is said"
+    assert stranger_on(port, {1}) is None
 
 
 @pytest.mark.parametrize(

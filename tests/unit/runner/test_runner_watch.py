@@ -68,6 +68,16 @@ def test_a_stage_that_was_asked_for_ends_the_wait(server: Any, ready_at: ReadyAt
     assert end.seconds < 1
 
 
+def test_a_stranger_that_answers_is_not_the_server(server: Any, ready_at: ReadyAtMaker) -> None:
+    server.prints(1, BANNER)
+    server.other = "process 7 (python -m http.server)"
+    end = watch(server).await_ready(ready_at(3))
+    assert isinstance(end, NotReady)
+    assert (end.failure.stage, end.failure.family) == (Stage.API_READY, Family.PORT_IN_USE)
+    assert "process 7" in end.failure.detail
+    assert end.early_end
+
+
 def test_an_exit_is_judged_by_the_whole_log(server: Any, ready_at: ReadyAtMaker, clock: Any) -> None:
     server.prints(1, BANNER)
     server.ends(8, 1)
