@@ -57,19 +57,23 @@ def test_the_root_line_is_given_exactly() -> None:
             assert answer.root_line == lines[answer.root_line_no - 1].decode("utf-8", "replace"), case.name
 
 
-def test_known_consequences_are_named_and_the_root_is_not_among_them() -> None:
-    named = listed = 0
+def test_known_consequences_are_named_and_little_else() -> None:
+    """F1 over all lines of all failing cases; another copy of the root (alt_root_line_nos) counts neither way."""
+    right = wrong = missed = 0
     for case in cases():
         label = json.loads((case / "label.json").read_text(encoding="utf-8"))
         answer = triage_file(case / "log.txt")
         assert answer.root_line_no not in answer.consequences
-        if answer.stage is Stage.NONE:
+        if label["stage"] == Stage.NONE.value:
             continue
         lines = (case / "log.txt").read_bytes().decode("utf-8", "replace").split("\n")
-        found = {lines[number - 1] for number in answer.consequences}
-        listed += len(label.get("consequence_lines", []))
-        named += sum(line in found for line in label.get("consequence_lines", []))
-    assert named >= listed * 0.85, f"{named} of {listed}"
+        named, wanted = {lines[number - 1] for number in answer.consequences}, set(label.get("consequence_lines", []))
+        copies = {lines[number - 1] for number in label.get("alt_root_line_nos", []) if number}
+        right += len(named & wanted)
+        wrong += len(named - wanted - copies)
+        missed += len(wanted - named)
+    f1 = 2 * right / (2 * right + wrong + missed)
+    assert f1 >= 0.89, (f1, right, wrong, missed)
 
 
 def json_record(line: str) -> str:

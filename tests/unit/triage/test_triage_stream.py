@@ -277,3 +277,34 @@ def test_bulk_of_one_shape_is_counted_but_not_kept() -> None:
     answer = live.diagnose()
     assert answer.root_line_no == len(STEPS) + 20_001
     assert (answer.stage, answer.family) == (Stage.SERVING, Family.OOM_GPU)
+
+
+@pytest.mark.parametrize(
+    ("silence", "stuck", "expected"),
+    [
+        ("14:10:00", True, (Stage.SERVING, Family.HANG)),
+        ("13:36:30", True, (Stage.SERVING, Family.ENGINE_DEAD)),
+        ("14:10:00", False, (Stage.NONE, None)),
+    ],
+)
+def test_a_stopped_headless_rank_hung_if_it_was_silent_for_longer_than_its_whole_start(
+    silence: str, stuck: bool, expected: tuple[Stage, Family | None]
+) -> None:
+    head = "(MainProcess pid=1) INFO 12-01 13:35:00 [serve.py:224] Launching vLLM (v0.32.0) headless multiproc executor, with head node address 10.99.0.1:29600\n"
+    cache = "(Worker_TP1 pid=9) INFO 12-01 13:36:00 [gpu_worker.py:260] Available KV cache memory: 3 GiB\n"
+    stop = f"(MainProcess pid=1) INFO 12-01 {silence} [multiproc_executor.py:479] [shutdown] Executor: waiting for worker exit count=1\n"
+    late = f"(MainProcess pid=1) WARNING 12-01 {silence} [multiproc_executor.py:491] [shutdown] Executor: workers still running after grace period; sending SIGTERM count=1\n"
+    answer = triage_text(head + GROUP.replace("rank=0", "rank=1") + GROUPED + cache + stop + (late if stuck else ""))
+    assert (answer.stage, answer.family) == expected
+    assert answer.expected_next is None
+
+
+def test_the_rank_is_that_of_the_process_of_the_root_line() -> None:
+    ranks = "".join(GROUP.replace("pid=9", f"pid={90 + n}").replace("rank=0", f"rank={n}", 1) for n in range(4))
+    fault = "(Worker_PP1_TP1 pid=93) ERROR 12-01 13:36:02 [worker.py:9] torch.OutOfMemoryError: CUDA out of memory.\n"
+    answer = triage_text(BANNER + ranks + fault)
+    assert (answer.process, answer.rank) == ("Worker_PP1_TP1", 3)
+    assert answer.as_json()["rank"] == 3
+    assert triage_text(BANNER + ranks + ENGINE).rank is None
+    native = "[rank2]:[E1201 13:36:03.000000000 ProcessGroupNCCL.cpp:607] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
+    assert triage_text(BANNER + native).rank == 2
