@@ -165,6 +165,9 @@ class Collector:
             return
         if self._harmless(words):
             return
+        if not self._is_vllm:
+            row = find_pattern(self._rows_now.plain, piece)  # `Error: …` of a shell or the kubelet reads like a class
+            self._is_vllm = row is not None and row.outside
         if consequence := first(self._rows_now.consequences, words):
             self._evidence.add_echo(piece, consequence)
             return

@@ -1,8 +1,8 @@
 """Triage reads a log at a tenth, better a fifth, of the speed at which ripgrep only counts lines with the same texts.
 
-A ratio in one run on one file, never an absolute time. The file is 64 MB, 1 GB under `make bench`; REPRO_BENCH_MB sets
-another size. It holds what fills real logs: NCCL_DEBUG=TRACE, access lines, statistics, whole prompts, debug lines,
-progress bars.
+A ratio of processor time in one run on one file (both use one core), never an absolute time. The file is 64 MB, 1 GB
+under `make bench`; REPRO_BENCH_MB sets another size. It holds what fills real logs: NCCL_DEBUG=TRACE, access lines,
+statistics, whole prompts, debug lines, progress bars.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -40,12 +41,18 @@ READ = """
 import json, re, sys, time
 from pathlib import Path
 from repro.triage import triage_file
-start = time.perf_counter()
+start, spent = time.perf_counter(), time.process_time()
 answer = triage_file(Path(sys.argv[1]))
-seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "family": answer.family, "root": answer.root_line,
+seconds, processor = time.perf_counter() - start, time.process_time() - spent
+print(json.dumps({"seconds": seconds, "processor": processor, "family": answer.family, "root": answer.root_line,
                   "memory": int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024}))
 """
+
+
+def children() -> float:
+    """Processor seconds of all children so far; a busy machine spoils the clock on the wall, and not them."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def lines(chance: random.Random) -> Iterator[str]:
@@ -109,18 +116,21 @@ def test_reading_is_at_least_a_tenth_as_fast_as_counting(log: Path, tmp_path: Pa
     texts.write_text("\n".join(sorted({text for row in rows for text in row.any})) + "\n", encoding="utf-8")
     counted, read, memory = [], [], 0
     for _ in range(ROUNDS):
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), children()
         subprocess.run([ripgrep, "-c", "-F", "-f", str(texts), str(log)], check=True, capture_output=True)
-        counted.append(time.perf_counter() - start)
+        counted.append((children() - spent, time.perf_counter() - start))
         done = subprocess.run([sys.executable, "-c", READ, str(log)], check=True, capture_output=True, text=True)
         told = json.loads(done.stdout)
         assert (told["family"], told["root"]) == ("oom_gpu", TAIL.rstrip("\n"))
-        read.append(told["seconds"])
+        read.append((told["processor"], told["seconds"]))
         memory = max(memory, told["memory"])
-    ratio = min(counted) / min(read)
+    ratio, by_clock = (
+        min(column) / min(other)
+        for column, other in zip(zip(*counted, strict=True), zip(*read, strict=True), strict=True)
+    )
     print(
-        f"\ntriage: {MEGABYTES} MB, {ratio:.2f} of ripgrep's speed (least {LEAST}, aim {AIM}), "
-        f"{memory / (1 << 20):.0f} MB of memory"
+        f"\ntriage: {MEGABYTES} MB, {ratio:.2f} of ripgrep's speed (least {LEAST}, aim {AIM}; by the clock on the wall "
+        f"{by_clock:.2f}), {memory / (1 << 20):.0f} MB of memory"
     )
     assert ratio >= LEAST
     assert memory < MOST_MEMORY
