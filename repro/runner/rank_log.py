@@ -5,13 +5,17 @@ A server that is one process or container is the one rank of its launch, with ra
 
 from __future__ import annotations
 
+from repro.runner.novelty import Novelty
 from repro.runner.port import Server
 from repro.runner.tail import LogTail
 from repro.triage import Diagnosis, ExitEvidence, Triage
 
 
 class RankLog:
-    """`triage` must have been fed nothing yet; `rank` counts from 0, None where there is but one."""
+    """`triage` must have been fed nothing yet; `rank` counts from 0, None where there is but one.
+
+    `told_news` says whether the last look found a line of a new kind.
+    """
 
     def __init__(self, rank: int | None, server: Server, triage: Triage) -> None:
         self.rank = rank
@@ -22,12 +26,16 @@ class RankLog:
         self._triage = triage
         self._tail = LogTail(server.log)
         self._finished = False
+        self._novelty = Novelty()
+        self.told_news = False
 
     def look(self, now: float) -> bool:
         """Feed what the log has grown by; whether it has."""
+        self.told_news = False
         grown = False
         while piece := self._tail.read():
             grown = True
+            self.told_news = self._novelty.tells(piece) or self.told_news
             self._triage.feed(piece)
         if grown:
             self._take(self._triage.diagnose(), now)

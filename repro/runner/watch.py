@@ -153,7 +153,8 @@ class Watch:
         while True:
             # First the process, then its log: what it wrote before its end is then surely seen.
             ended = self._any_ended()
-            if self._look():
+            self._look()
+            if any(rank.told_news for rank in self._ranks):
                 stillness.alive(self._clock.monotonic())
             if ended:
                 return self._not_ready(self._failure_at_exit(), False, "the server ended before it was ready")
@@ -248,7 +249,7 @@ class Watch:
             return f"not ready within {self._deadlines.total_s:g} s"
         stall_s = self._deadlines.stall_for(self._ranks[0].judged(stalled=True).stage)
         if stillness.stalled(now, stall_s):
-            return f"no log line, no CPU time and no disk or network traffic for {stall_s:g} s"
+            return f"no log line of a new kind, no CPU time and no disk or network traffic for {stall_s:g} s"
         return None
 
     def _activity(self) -> Activity:

@@ -135,10 +135,20 @@ def test_silence_with_cpu_time_is_work(server: Any, ready_at: ReadyAtMaker) -> N
     assert isinstance(watch(server, stall_s=60, total_s=4000).await_ready(ready_at(1000)), Ready)
 
 
-def test_log_lines_are_signs_of_life(server: Any, ready_at: ReadyAtMaker) -> None:
+def test_new_log_lines_are_signs_of_life(server: Any, ready_at: ReadyAtMaker) -> None:
     for time in range(0, 400, 40):
-        server.prints(time + 0.01, f"{BANNER} {time}")
+        server.prints(time + 0.01, f"{BANNER} {'x' * (time // 40)}")
     assert isinstance(watch(server, stall_s=60).await_ready(ready_at(400)), Ready)
+
+
+def test_the_same_complaint_again_and_again_is_none(server: Any, ready_at: ReadyAtMaker) -> None:
+    server.prints(0.01, BANNER, ENGINE, GROUP[0])
+    for time in range(1, 400):
+        server.prints(time, f"[W1201 10:01:{time} socket.cpp:755] [c10d] The client socket cannot connect, try {time}")
+    end = watch(server, stall_s=60).await_ready(ready_at(400))
+    assert isinstance(end, NotReady)
+    assert end.failure.stage is Stage.COMM_GROUP
+    assert 60 < end.seconds < 66
 
 
 def test_an_exit_without_a_word_is_a_failure(server: Any, ready_at: ReadyAtMaker) -> None:
