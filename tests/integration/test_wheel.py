@@ -126,7 +126,8 @@ def unpack(wheel: Path, folder: Path, python: str = THIS_PYTHON) -> Path:
     tar = wheelhouse.pack(wheel.parent, folder, python, sysconfig.get_platform())
     done = run(["tar", "xf", tar], cwd=folder)
     assert done.returncode == 0, done.stderr
-    return folder / tar.stem
+    packed: Path = folder / tar.stem
+    return packed
 
 
 def install(wheels: Path, target: Path) -> subprocess.CompletedProcess[str]:
