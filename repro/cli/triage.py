@@ -14,7 +14,7 @@ from repro.cli.options import json_option
 if TYPE_CHECKING:
     from repro.triage import Diagnosis, PatternTable
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _STDIN = Path("-")
 _LOG = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _OWN = click.Path(dir_okay=False, path_type=Path)

@@ -98,10 +98,10 @@ class Literals:
             if len(texts) == 1:
                 hits.append((line, alone[texts[0]], first_end, plain[texts[0]]))
             elif texts:
-                hits.append((line, tuple(texts), first_end, all(plain[text] for text in texts)))
+                hits.append((line, tuple(texts), first_end, all(map(plain.__getitem__, texts))))
             line = bisect_right(starts, end - 2, line) - 1
             border, first_end, texts = starts[line + 1], end - starts[line] - 1, [which]
-        hits.append((line, tuple(texts), first_end, all(plain[text] for text in texts)))
+        hits.append((line, tuple(texts), first_end, all(map(plain.__getitem__, texts))))
         return hits
 
 

@@ -23,7 +23,7 @@ _NOISE = (b"NCCL INFO", b"NCCL TRACE")  # NCCL_DEBUG at its loudest: nothing of 
 _VARYING = b"0123456789abcdefABCDEF"
 _MAX_SHAPES = 4096
 _LONGEST_SHAPE = 2000  # bytes; longer lines are rare and would make the memory of shapes large
-_READ_SIZE = 1 << 20
+_READ_SIZE = 1 << 18  # bytes; what fits a processor cache is searched faster
 Shape = tuple[bytes, tuple[int, ...]]  # what stays of a line, and which texts of the tables it holds
 
 
