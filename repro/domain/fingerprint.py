@@ -82,6 +82,9 @@ class Fingerprint:
         )
 
 
+_MOST_ENTRIES = 8
+
+
 @dataclass(frozen=True)
 class FactDifference:
     """One fact that differs; None where a side does not have it at all."""
@@ -92,7 +95,14 @@ class FactDifference:
     now: Fact | None
 
     def __str__(self) -> str:
-        return f"{self.name}: {_shown(self.before)} -> {_shown(self.now)}"
+        """What a person can act on: of two tables only the entries that differ."""
+        before, now = self.before, self.now
+        if before and now and isinstance(before.value, Mapping) and isinstance(now.value, Mapping):
+            keys = sorted({*before.value, *now.value})
+            other = [k for k in keys if before.value.get(k) != now.value.get(k)]
+            parts = [f"{k} {before.value.get(k, 'absent')} -> {now.value.get(k, 'absent')}" for k in other]
+            return f"{self.name}: {', '.join(parts[:_MOST_ENTRIES])}" + (", …" if len(parts) > _MOST_ENTRIES else "")
+        return f"{self.name}: {_shown(before)} -> {_shown(now)}"
 
 
 def compare(before: Fingerprint, now: Fingerprint) -> tuple[FactDifference, ...]:

@@ -29,7 +29,7 @@ class LibrariesCollector:
 
     name = "libraries"
     deadline = 10.0
-    fields = ("interpreter", "python", "vllm", "torch", "named", "nccl", "count", "digest")
+    fields = ("interpreter", "python", "vllm", "torch", "named", "nccl", "count", "digest", "installed")
 
     def collect(self, context: Context) -> Mapping[str, Fact]:
         """`digest` is a SHA-256 over the sorted `name==version` lines of everything that is installed."""
@@ -50,6 +50,7 @@ class LibrariesCollector:
             "named": Fact.measured({name: installed[name] for name in _NAMED if name in installed}),
             "nccl": Fact.measured({n: v for n, v in sorted(installed.items()) if n.startswith("nvidia-nccl")}),
             "count": Fact.measured(len(installed)),
+            "installed": Fact.measured(dict(sorted(installed.items()))),
             "digest": Fact.measured(hashlib.sha256(lines.encode()).hexdigest()),
         }
 

@@ -14,7 +14,7 @@ PINNED: tuple[str, ...] = (
     "libraries.interpreter",
     "libraries.vllm",
     "libraries.torch",
-    "libraries.digest",
+    "libraries.installed",
     "model_files.revision",
     "model_files.config_sha256",
     "model_files.digest",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from repro.domain.fingerprint import moved
+from repro.domain.fingerprint import Fact, Fingerprint, moved
 from repro.redact.redactor import Redactor
 from repro.snapshot.collector import Context
 from repro.snapshot.names import OBSERVED, PINNED
@@ -26,3 +26,10 @@ def test_it_moves_with_the_model_and_the_image_and_with_nothing_else(tmp_path: P
     assert [d.name for d in moved(first, pinned_facts(now("sha256:2")))] == ["command.image_id"]
     (tmp_path / "w.safetensors").write_bytes(b"12")
     assert [d.name for d in moved(first, pinned_facts(now()))] == ["model_files.digest"]
+
+
+def test_a_moved_package_is_named_with_both_versions() -> None:
+    before = Fingerprint({"libraries.installed": Fact.measured({"torch": "2.13.0", "numpy": "1.0", "old": "1"})}, {})
+    now = Fingerprint({"libraries.installed": Fact.measured({"torch": "2.14.0", "numpy": "1.0", "new": "2"})}, {})
+    (difference,) = moved(before, now)
+    assert str(difference) == ("libraries.installed: new absent -> 2, old 1 -> absent, torch 2.13.0 -> 2.14.0")
