@@ -181,7 +181,7 @@ def test_end_group_goes_on_to_kill(start: Start) -> None:
 def test_end_group_stops_at_the_first_signal_that_helps(start: Start) -> None:
     process = start("import time\ntry:\n    print('up', flush=True); time.sleep(300)\nexcept KeyboardInterrupt: pass")
     assert first_line(process) == "up"
-    assert end_group([describe(process.pid).ref], SystemClock()) == ()
+    assert end_group([describe(process.pid).ref], SystemClock(), interrupt_seconds=10) == ()
     assert process.wait(10) == 0
 
 
