@@ -13,20 +13,23 @@ from repro.trial.carry import Carried
 
 
 def repeat_document(carried: Sequence[Carried], runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The shape of `repro run --repeat N --json`. `rate` is the share of failures among what could be tested, null
-    where nothing could; `stable` says whether all failures are one type with one root, null without any failure.
+    """The shape of `repro run --repeat N --json`: `runs` counts the launches, `each` holds their documents.
+
+    `rate` is the share of failures among what could be tested, null where nothing could; `stable` says whether all
+    failures are one type with one root, null without any failure.
     """
     failures = _failures(carried)
     tested = _tested(carried)
     low, high = interval(len(failures), tested)
     return {
-        "runs": list(runs),
+        "runs": len(runs),
         "tested": tested,
         "failed": len(failures),
         "unresolved": len(carried) - tested,
         "rate": len(failures) / tested if tested else None,
         "interval": [round(low, 4), round(high, 4)],
         "stages": _stages(failures),
+        "each": list(runs),
         "stable": len(_sites(failures)) == 1 if failures else None,
     }
 

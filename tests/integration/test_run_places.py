@@ -66,13 +66,14 @@ def test_how_often_which_stage_fails(bed: Bed) -> None:
     found = bed.repro("run", *words, *bed.vllm("--max-num-seqs", "64"))
     assert found.code == 1
     document = found.json
-    assert [run["outcome"] for run in document["runs"]] == ["failed"] * 3
+    assert document["runs"] == 3
+    assert [run["outcome"] for run in document["each"]] == ["failed"] * 3
     assert (document["rate"], document["stable"]) == (1.0, True)
     assert document["interval"][0] > 0.4
     assert document["interval"][1] == 1.0
     (row,) = document["stages"]
     assert (row["stage"], row["family"], row["count"]) == ("engine_init", "oom_gpu", 3)
-    assert len({run["log"] for run in document["runs"]}) == 3
+    assert len({run["log"] for run in document["each"]}) == 3
     passed = bed.repro("run", "--recipe", "bed.toml", "--repeat", "2", "--", *bed.vllm())
     assert passed.code == 0
     assert "0 of 2 launches failed" in passed.stdout
