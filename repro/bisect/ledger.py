@@ -29,7 +29,7 @@ class Contradiction(Exception):
 
 @dataclass
 class Ledger:
-    """Answers by configuration, in the order they came. `contradictory` is the first configuration that did both."""
+    """Answers by configuration, in the order they came; `first_id` names the first trial of each."""
 
     answers: dict[Configuration, list[Answer]] = field(default_factory=dict)
     asked: dict[Configuration, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.stage import STARTUP_ORDER, Stage
 from repro.domain.trial import Answer
 from repro.runner.port import Ended, StageReached, Waiting
-from repro.trial.progress import Asked, Event, Note, TrialFinished, TrialStarted
+from repro.trial.progress import Event, Note, TrialFinished, TrialStarted
 
 _A_SECOND = 4.0
 # (done, running, not yet, failed, unresolved), for terminals that can show them and for those that cannot.
@@ -67,7 +67,7 @@ class Ladder:
 
     def told(self, event: Event) -> None:
         match event:
-            case Asked() | StageReached(Stage.SERVING, _):
+            case StageReached(Stage.SERVING, _):
                 pass
             case TrialStarted():
                 self._started, self._begun = event, self._clock()

@@ -17,7 +17,7 @@ from repro.domain.trial import Answer, Purpose
 from repro.domain.variable import shown
 from repro.runner.port import Ended, StageReached, Waiting
 from repro.triage.framing import frame
-from repro.trial.progress import Asked, Event, Note, Observer, TrialFinished, TrialStarted
+from repro.trial.progress import Event, Note, Observer, TrialFinished, TrialStarted
 
 _VALUE = 40  # characters of a value that stands in a title
 
@@ -70,7 +70,7 @@ class Lines:
 
     def told(self, event: Event) -> None:
         match event:
-            case Asked() | Waiting():
+            case Waiting():
                 pass
             case TrialStarted(number, _, _, launches):
                 where = "new server" if launches else "warm server"

@@ -54,7 +54,7 @@ class Scene:
     `variables` are in the order of trial. `environment` is fixed on both ends, below what the commands themselves set;
     `environment_from` are names only. `request` is production's own as it was captured, `tools_json` the tools where
     that has none. `fixed_request` holds request values that are equal on both ends and not the default. `precision` is
-    a fraction of the failing value, 0 for exact. ValueError where a difference between the commands belongs to no
+    a fraction of the passing value, 0 for exact. ValueError where a difference between the commands belongs to no
     variable, because production's failure could then hide in it.
     """
 

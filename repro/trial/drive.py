@@ -21,7 +21,7 @@ from repro.machine.clock import Clock
 from repro.session.codec import answer_from_json, answer_to_json, ask_to_json, cost_to_json, result_to_json
 from repro.session.journal import Event, Journal
 from repro.trial.carry import Carried
-from repro.trial.progress import Asked, Note, Observer, TrialFinished, TrialStarted
+from repro.trial.progress import Note, Observer, TrialFinished, TrialStarted
 from repro.trial.record import Recorded, summed
 
 
@@ -106,8 +106,6 @@ class Driver:
             return self._stop(over)
         if not recorded:
             self._journal.append("ask", **ask_to_json(ask))
-        if todo:
-            self._observer.told(Asked(ask))
         self._configurations.update((t.id, t.configuration) for t in ask.trials)
         replies = []
         for trial, answer in zip(ask.trials, answers, strict=True):

@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from repro.domain.trial import Answer, Ask, Trial
+from repro.domain.trial import Answer, Trial
 from repro.domain.variable import Value
 from repro.runner.port import Event as LaunchEvent
 from repro.runner.port import Observer as LaunchObserver
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The search wants these trials next."""
-
-    ask: Ask
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class Note:
     text: str
 
 
-Event: TypeAlias = Asked | TrialStarted | TrialFinished | Note | LaunchEvent
+Event: TypeAlias = TrialStarted | TrialFinished | Note | LaunchEvent
 
 
 class Observer(LaunchObserver, Protocol):
