@@ -15,7 +15,7 @@ from repro.domain.outcome import Failed, Outcome, Passed, Unresolved
 from repro.domain.request import RequestSet, RequestShape
 from repro.domain.scene import PREFIX_CACHING_FLAG, Scene
 from repro.domain.trial import Answer, Cost, Fresh, ServerFacts, Trial
-from repro.errors import SceneMoved
+from repro.errors import DockerUnavailable, SceneMoved
 from repro.machine.clock import Clock
 from repro.probe.metrics import fetch_metrics, prefix_caching_in_force
 from repro.probe.prompt import CannotBuild, build
@@ -83,6 +83,14 @@ class Carrier:
         """One try. Raises SceneMoved when a pinned fact is no longer what it was, and what the engine raises."""
         self._same_scene()
         begun = self._clock.monotonic()
+        try:
+            return self._carried(trial, begun)
+        except DockerUnavailable as error:
+            # The daemon's absence says nothing about the configuration. What it still runs is stopped by the next start.
+            cost = Cost(seconds=self._clock.monotonic() - begun)
+            return Carried(Answer(trial.id, self._masked(Unresolved(error.message)), cost=cost), self._bench.log_name)
+
+    def _carried(self, trial: Trial, begun: float) -> Carried:
         launch = self._scene.launch(trial.configuration)
         live = None if trial.fresh is Fresh.REQUIRED else self._bench.warm(launch)
         launches = 0 if live is not None else 1

@@ -14,7 +14,7 @@ from repro.domain.failure import Family, Signature
 from repro.domain.outcome import Failed, Passed, Unresolved
 from repro.domain.stage import Stage
 from repro.domain.trial import Fresh, Trial
-from repro.errors import MissingProgram, SceneMoved
+from repro.errors import DockerUnavailable, MissingProgram, SceneMoved
 from repro.machine.processes import PortHolder
 from repro.probe.answer import HttpAnswer
 
@@ -286,3 +286,15 @@ def test_a_port_that_somebody_else_took_says_nothing_about_the_command(
         assert outcome.failure.family is Family.PORT_IN_USE
     else:
         assert outcome == Unresolved("pid 77 took port 8123, which had been chosen for the server")
+
+
+def test_a_daemon_that_is_down_leaves_the_trial_unresolved(
+    shop: Any, trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> object:
+        raise DockerUnavailable("Docker does not answer")
+
+    monkeypatch.setattr(shop.engine, "start", refuses)
+    answer = shop.carrier.carry(trial()).answer
+    assert answer.outcome == Unresolved("Docker does not answer")
+    assert answer.cost.launches == 0
