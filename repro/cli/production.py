@@ -12,6 +12,7 @@ import yaml
 
 from repro.cli.masks import redactor_for
 from repro.cli.options import Source, Wanted
+from repro.cli.recipe_choice import choose_here
 from repro.domain.command import Command, apply_config, parse, parse_non_default_args
 from repro.domain.request import CHAT
 from repro.domain.scene import Scene
@@ -20,7 +21,7 @@ from repro.machine.containers import inspect_container
 from repro.machine.processes import descendants, describe
 from repro.recipe.asked import Asked
 from repro.recipe.assemble import load_scenario
-from repro.recipe.find import CPU_DEMO, choose, find_recipe
+from repro.recipe.find import CPU_DEMO, find_recipe
 from repro.recipe.minimal import SECRET_VARIABLES, Captured, Derived, derive
 from repro.recipe.model import Recipe
 from repro.recipe.request_file import read_request, read_tools
@@ -67,8 +68,8 @@ def _recipe(asked: str | None, model: str, version: str | None) -> tuple[Recipe,
         return find_recipe(asked), f"recipe {asked}, as asked"
     if version is not None and version.endswith("+cpu"):
         return find_recipe(CPU_DEMO), f"recipe {CPU_DEMO}, since vLLM {version} is built for CPU"
-    name = choose(model)
-    return find_recipe(name), f"recipe {name}, by the model's name; --recipe takes another"
+    name, why = choose_here(model)
+    return find_recipe(name), why
 
 
 def take(source: Source) -> Taken:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from repro.bisect import SearchOptions, plan
 from repro.cli.options import Source
 from repro.cli.production import take
+from repro.cli.recipe_choice import choose_here
 from repro.cli.snapshot_subject import Subject
 from repro.cli.snapshot_text import Checked, price, ten_lines
 from repro.domain.command import Command, parse, parse_non_default_args
@@ -27,7 +28,7 @@ from repro.machine.containers import argv_of
 from repro.probe.client import HttpClient
 from repro.probe.tokens import CannotCount, HttpTokenizer
 from repro.recipe.asked import Asked
-from repro.recipe.find import choose, find_recipe
+from repro.recipe.find import find_recipe
 from repro.recipe.minimal import derive
 from repro.recipe.request_file import read_request
 from repro.redact.redactor import Redactor
@@ -216,7 +217,7 @@ def _scene(command: Command | None, asking: Asking) -> Scene | None:
     request = Request.of(CHAT, dict(asking.request)) if asking.request is not None else None
     asked = Asked(request=request, concurrency=asking.concurrency or 1)
     try:
-        return derive(command, find_recipe(choose(command.model)), asked, name="snapshot").scene
+        return derive(command, find_recipe(choose_here(command.model)[0]), asked, name="snapshot").scene
     except (ReproError, ValueError):
         return None
 

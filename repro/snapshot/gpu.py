@@ -7,7 +7,7 @@ that field and no other; NVML may be called from several threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from repro.snapshot.collector import Context, attempt
 _CORRECTED, _UNCORRECTED, _SINCE_BOOT = 0, 1, 0  # NVML_MEMORY_ERROR_TYPE_…, NVML_VOLATILE_ECC
 _MOST_LINKS = 18  # NVLinks of one GPU of the newest generation
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2}  # NVML_CLOCK_…
+_Lost = Callable[[int, str], Any]
 _SHARE_OF_TIME = 0.8  # of the collector's deadline for each field; the rest is for giving the others back
 
 
@@ -72,18 +73,45 @@ def _answers(questions: Mapping[str, Callable[[], Any]], answer_s: float) -> tup
 
 
 def _questions(library: Any, redactor: Redactor, root: Path) -> Mapping[str, Callable[[], Any]]:
-    def handles() -> list[Any]:
-        return [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
+    def each(read: Callable[[int, Any], Any], lost: _Lost) -> Callable[[], Fact]:
+        return lambda: _of_each(library, read, lost)
+
+    def nothing(_index: int, _reason: str) -> None:
+        return None
 
     return {
         "driver_version": lambda: _text(library.nvmlSystemGetDriverVersion()),
         "cuda_version": lambda: _cuda_version(library.nvmlSystemGetCudaDriverVersion()),
-        "devices": lambda: [_device(library, i, handle) for i, handle in enumerate(handles())],
-        "memory_used": lambda: [library.nvmlDeviceGetMemoryInfo(h).used for h in handles()],
-        "utilization": lambda: [library.nvmlDeviceGetUtilizationRates(h).gpu for h in handles()],
-        "state": lambda: [_state(library, i, handle) for i, handle in enumerate(handles())],
-        "processes": lambda: _all_processes(library, handles(), redactor, root),
+        "devices": each(lambda i, handle: _device(library, i, handle), _entry_of_lost),
+        "memory_used": each(lambda _, handle: library.nvmlDeviceGetMemoryInfo(handle).used, nothing),
+        "utilization": each(lambda _, handle: library.nvmlDeviceGetUtilizationRates(handle).gpu, nothing),
+        "state": each(lambda i, handle: _state(library, i, handle), _entry_of_lost),
+        "processes": lambda: _all_processes(library, redactor, root),
     }
+
+
+def _of_each(library: Any, read: Callable[[int, Any], Any], lost: _Lost) -> Fact:
+    """One value a device, in their order. A device that does not answer (it has fallen off the bus, say) gets what
+    `lost` makes of its index and the reason, and is named; only where none answers is it all unavailable.
+    """
+    told = [
+        attempt(lambda i=index: read(i, library.nvmlDeviceGetHandleByIndex(i)))  # type: ignore[misc]
+        for index in range(library.nvmlDeviceGetCount())
+    ]
+    silent = {index: fact.reason for index, fact in enumerate(told) if not fact.known}
+    if silent and len(silent) == len(told):
+        return Fact.unavailable("; ".join(dict.fromkeys(silent.values())))
+    values = [lost(index, silent[index]) if index in silent else fact.value for index, fact in enumerate(told)]
+    return Fact.measured(values, _without(silent))
+
+
+def _without(silent: Mapping[int, str]) -> str:
+    return f"without {'; '.join(f'GPU {index}: {reason}' for index, reason in silent.items())}" if silent else ""
+
+
+def _entry_of_lost(index: int, reason: str) -> dict[str, Any]:
+    """A device that is there and does not answer: it counts, and nothing else is known of it."""
+    return {"index": index, "name": None, "lost": reason}
 
 
 def _device(library: Any, index: int, handle: Any) -> dict[str, Any]:
@@ -138,17 +166,10 @@ def _nvlinks(library: Any, handle: Any) -> dict[str, int] | None:
     return {"up": sum(told), "down": len(told) - sum(told)} if told else None
 
 
-def _all_processes(library: Any, handles: Sequence[Any], redactor: Redactor, root: Path) -> Fact:
-    """Who computes on any device; a device that does not tell is named, and only where none tells is it unavailable."""
-    found: list[dict[str, Any]] = []
-    silent: list[str] = []
-    for index, handle in enumerate(handles):
-        told = attempt(lambda i=index, h=handle: _processes(library, i, h, redactor, root))  # type: ignore[misc]
-        found += told.value or []
-        silent += [] if told.known else [f"GPU {index}: {told.reason}"]
-    if silent and len(silent) == len(handles):
-        return Fact.unavailable("; ".join(silent))
-    return Fact.measured(found, f"without {'; '.join(silent)}" if silent else "")
+def _all_processes(library: Any, redactor: Redactor, root: Path) -> Fact:
+    """Who computes on any device."""
+    told = _of_each(library, lambda i, handle: _processes(library, i, handle, redactor, root), lambda *_: [])
+    return Fact.measured([user for users in told.value for user in users], told.reason) if told.known else told
 
 
 def _processes(library: Any, index: int, handle: Any, redactor: Redactor, root: Path) -> list[dict[str, Any]]:
