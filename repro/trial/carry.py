@@ -86,7 +86,7 @@ class Carrier:
         try:
             return self._carried(trial, begun)
         except DockerUnavailable as error:
-            # The daemon's absence says nothing about the configuration. What it still runs is stopped by the next start.
+            # A daemon's absence says nothing about the configuration. What it still runs is stopped by the next start.
             cost = Cost(seconds=self._clock.monotonic() - begun)
             return Carried(Answer(trial.id, self._masked(Unresolved(error.message)), cost=cost), self._bench.log_name)
 
