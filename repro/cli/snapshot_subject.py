@@ -77,11 +77,7 @@ def find_subject(
         subject = replace(subject, said=said, log=FileLog(log), log_hint=_older_parts(log))
     elif subject.log is None and subject.pid is not None and subject.container is None:
         own = output_of(subject.pid)
-        hint = (
-            _older_parts(own)
-            if own
-            else "the process writes to no file; its log may be with whoever started it (journalctl, tmux)"
-        )
+        hint = _older_parts(own) if own else _NO_FILE
         subject = replace(subject, log=FileLog(own) if own else None, log_hint=hint)
     return subject
 

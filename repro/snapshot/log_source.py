@@ -6,6 +6,7 @@ size that it had then. It is read by position, so that several collectors can re
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Protocol
 from repro.machine.docker_port import ContainerHistory
 
 CHUNK = 1 << 20  # bytes
+_ZEROS = bytes(CHUNK)
 _NEAR = 8192  # bytes; no secret is longer
 
 
@@ -59,7 +61,10 @@ class FileLog:
             raise LookupError(f"{self.name} was closed")
         at = begin
         while at < self.size:
-            chunk = os.pread(self._descriptor, min(CHUNK, self.size - at), at)
+            wanted = min(CHUNK, self.size - at)
+            # A log that was truncated under its writer begins with a hole, which may be larger than the disk.
+            hole = wanted == CHUNK and _is_hole(self._descriptor, at)
+            chunk = _ZEROS if hole else os.pread(self._descriptor, wanted, at)
             if not chunk:
                 return
             at += len(chunk)
@@ -90,6 +95,17 @@ class ContainerLog:
             if skip < len(chunk):
                 yield chunk[skip:]
             skip = max(0, skip - len(chunk))
+
+
+def _is_hole(descriptor: int, at: int) -> bool:
+    """Whether the next CHUNK bytes were never written, so that they read as zeros; False where nobody tells."""
+    seek_data = getattr(os, "SEEK_DATA", None)
+    if seek_data is None:
+        return False
+    try:
+        return os.lseek(descriptor, at, seek_data) >= at + CHUNK
+    except OSError as error:  # a hole up to the end, unless the file has become shorter than `at`
+        return error.errno == errno.ENXIO and os.fstat(descriptor).st_size >= at + CHUNK
 
 
 def lines_of(chunks: Iterator[bytes], longest: int = CHUNK) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from repro.errors import MissingProgram
+from repro.machine import subprocesses
 from repro.machine.subprocesses import run
 
 PYTHON = sys.executable
@@ -31,16 +32,17 @@ def test_arguments_never_meet_a_shell() -> None:
 
 def test_a_timeout_keeps_the_output_and_kills_the_whole_group() -> None:
     # A shell, since it starts within milliseconds on a busy machine too.
-    done = run(["/bin/sh", "-c", "sleep 300 & echo $!; echo half >&2; wait"], 2)
+    done = run(["/bin/sh", "-c", "sleep 300 & echo $!; echo half >&2; wait"], 1)
     assert done.timed_out
     assert done.code is None
     assert done.stderr == "half\n"
     assert _ends(int(done.stdout))
 
 
-def test_a_helper_that_left_the_group_does_not_hold_the_caller() -> None:
+def test_a_helper_that_left_the_group_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocesses, "_DRAIN_SECONDS", 0.2)
     leave = "import os,time; os.setsid(); print(os.getpid(), flush=True); time.sleep(300)"
-    done = run(["/bin/sh", "-c", '"$0" -c "$1" & wait', PYTHON, leave], 3)
+    done = run(["/bin/sh", "-c", '"$0" -SEc "$1" & wait', PYTHON, leave], 2)
     escaped = int(done.stdout)
     try:
         assert done.timed_out

@@ -17,7 +17,7 @@ from repro.snapshot import log as log_room
 from repro.snapshot.capture import capture
 from repro.snapshot.collector import Collector, Context
 from repro.snapshot.log import COPY_NAME, LogCollector, TriageCollector, both_ends
-from repro.snapshot.log_source import FileLog, lines_of, numbered
+from repro.snapshot.log_source import CHUNK, FileLog, lines_of, numbered
 from tests.fakes.clock import FakeClock
 
 SIZE = 2 << 30
@@ -31,7 +31,8 @@ TAIL = (
     '(EngineCore pid=2)   File "/x/vllm/v1/worker/gpu_worker.py", line 73, in execute_model\n'
     "(EngineCore pid=2) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...\n"
 )
-PEAK = 100 << 20  # bytes; the file has twenty times as many
+ENDS = 8 << 20  # bytes that are judged at each end; more of them would only take longer
+PEAK = 50 << 20  # bytes; the file has forty times as many
 
 
 @pytest.fixture
@@ -45,20 +46,22 @@ def large(tmp_path: Path) -> Path:
 
 
 class Passing(FakeClock):
-    """A second a look: the copy's time is over after a few hundred MB, as on a slow disk."""
+    """A second a look: the copy's time is over after a few MB, as on a slow disk."""
 
     def monotonic(self) -> float:
         self.passed += 1.0
         return self.passed
 
 
-def test_two_gigabytes(large: Path, tmp_path: Path) -> None:
+def test_two_gigabytes(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_room, "_HEAD", ENDS)
+    monkeypatch.setattr(log_room, "_TAIL", ENDS)
     folder = tmp_path / "snapshot"
     folder.mkdir()
     context = Context(Redactor(), log=FileLog(large), folder=folder)
     tracemalloc.start()
     try:
-        collectors: list[Collector] = [LogCollector(deadline=30.0, clock=Passing()), TriageCollector()]
+        collectors: list[Collector] = [LogCollector(deadline=10.0, clock=Passing()), TriageCollector()]
         snapshot = capture(context, collectors)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -74,6 +77,22 @@ def test_two_gigabytes(large: Path, tmp_path: Path) -> None:
     assert SECRET.encode() not in begin
     assert begin.startswith(HEAD.splitlines()[0].encode())
     os.truncate(large, 0)
+
+
+def test_holes_read_as_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    with path.open("wb") as file:
+        file.write(b"first\n")
+        file.seek(3 * CHUNK + 17)
+        file.write(b"last\n")
+        file.truncate(6 * CHUNK + 5)
+    log = FileLog(path)
+    assert b"".join(log.chunks()) == path.read_bytes()
+    assert b"".join(log.chunks(CHUNK + 7)) == path.read_bytes()[CHUNK + 7 :]
+    chunks = log.chunks()
+    next(chunks)
+    os.truncate(path, CHUNK)
+    assert list(chunks) == [], "what was truncated meanwhile is no hole"
 
 
 def test_lines_between_the_ends_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
