@@ -1,4 +1,4 @@
-"""Prints a failure with all that follows from it, in the order and the processes in which vLLM 0.32 prints it.
+"""Prints a failure with all that follows from it, in the order and the processes in which vLLM prints it.
 
 A worker's exception comes first, then the engine's, then the API server's bare traceback; each later one is only a
 consequence. While serving the engine dumps its input before it names the cause, as the real one does.
@@ -88,7 +88,9 @@ def print_start_failure(log: Log, fault: Fault, wording: Wording) -> int:
         sys.stderr.flush()
         return 2
     if text.process == "api" or moment in ("import", "bind", "config", "api"):
-        log.bare(traceback_text((*frames.API_SERVER, *text.frames), root))
+        # An import fails before the process has put its name before its output.
+        write = log.bare if moment == "import" else log.api_output
+        write(traceback_text((*frames.API_SERVER, *text.frames), root))
         return 1
     if text.process == "engine" or not log.has_workers:
         _print_engine_failure(log, (*frames.START_EXECUTOR, *text.frames), root)
@@ -99,7 +101,7 @@ def print_start_failure(log: Log, fault: Fault, wording: Wording) -> int:
     else:
         _print_worker_exception(log, text.frames, root)
         _print_engine_failure(log, frames.CALL_WORKERS, _worker_failed_with(root))
-    log.bare(traceback_text(frames.START_CLIENT, _START_FAILED))
+    log.api_output(traceback_text(frames.START_CLIENT, _START_FAILED))
     return 1
 
 
@@ -170,8 +172,8 @@ def _print_worker_exception(log: Log, inner: tuple[frames.Frame, ...], root: str
 def _print_engine_failure(log: Log, trace_frames: tuple[frames.Frame, ...], root: str) -> None:
     trace = traceback_text(trace_frames, root)
     log.engine("ERROR", "core.py:1510", f"EngineCore failed to start.\n{trace}")
-    log.bare(f"Process {log.engine_name}:")
-    log.bare(trace)
+    log.engine_output(f"Process {log.engine_name}:")
+    log.engine_output(trace)
 
 
 def _print_dump(log: Log, wording: Wording, request: Request) -> None:
@@ -179,7 +181,7 @@ def _print_dump(log: Log, wording: Wording, request: Request) -> None:
     log.engine(
         "ERROR",
         "dump_input.py:72",
-        f"Dumping input data for V1 LLM engine (v0.32.0) with config: {config}, "
+        f"Dumping input data for V1 LLM engine (v{log.dialect.version}) with config: {config}, "
         f"enable_prefix_caching={wording.arguments.value('enable_prefix_caching')}, ",
     )
     length = f"prompt_token_ids_len={len(request.prompt)},mm_features=[]"

@@ -19,6 +19,7 @@ from repro.domain.stage import Stage
 from repro.simulator import failure_log, faults, startup_log
 from repro.simulator.arguments import ServeArguments, destination_of
 from repro.simulator.condition import Condition, Facts
+from repro.simulator.dialect import Dialect, dialect_of
 from repro.simulator.engine import Engine
 from repro.simulator.failure_log import Wording
 from repro.simulator.fault_text import MOMENTS
@@ -40,6 +41,7 @@ class Settings:
     fault_file: Path | None
     startup_seconds: float
     token_seconds: float
+    dialect: Dialect
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -49,6 +51,7 @@ class Settings:
             Path(name) if name else None,
             _seconds(environment, "REPRO_SIMULATOR_STARTUP_SECONDS", 0.3),
             _seconds(environment, "REPRO_SIMULATOR_TOKEN_SECONDS", 0.0),
+            dialect_of(environment),
         )
 
 
@@ -63,7 +66,7 @@ def run(arguments: ServeArguments, environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"repro.simulator: {error}\n")
         return 2
     stops: queue.SimpleQueue[str] = queue.SimpleQueue()
-    log = Log(arguments)
+    log = Log(arguments, settings.dialect)
     wording = Wording(
         arguments, startup_log.facts_of(arguments.model).architecture, startup_log.max_model_len_of(arguments)
     )
@@ -145,7 +148,7 @@ class _Launch:
         threading.Thread(target=self._watch, args=(engine, server), daemon=True).start()
         # Listening before the line and answering after it: whoever acts on the line can connect, and no request's own
         # lines can stand before it.
-        self.log.bare("INFO:     Application startup complete.")
+        self.log.api_output("INFO:     Application startup complete.")
         server.start(Serving(self.arguments, engine, self.log, self.settings.token_seconds, time.time()))
         if self.stops.get() == "signal":
             startup_log.print_shutdown(self.log)

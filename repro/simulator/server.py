@@ -23,7 +23,7 @@ from repro.simulator.exchange import JSON, Exchange
 from repro.simulator.failure_log import ENGINE_DEAD
 from repro.simulator.log import Log
 from repro.simulator.request_body import Refused, Request
-from repro.simulator.startup_log import VERSION, max_model_len_of
+from repro.simulator.startup_log import max_model_len_of
 
 _DEAD_BODY = {"error": {"message": ENGINE_DEAD, "type": "InternalServerError", "param": None, "code": 500}}
 
@@ -93,7 +93,7 @@ class Handler(Exchange):
 
     def note_access(self, line: str) -> None:
         if not self._serving.arguments.value("disable_uvicorn_access_log"):
-            self._serving.log.bare(line)
+            self._serving.log.api_output(line)
 
     @property
     def _serving(self) -> Serving:
@@ -111,7 +111,7 @@ class Handler(Exchange):
                 "/health": self._health,
                 "/ping": self._health,
                 "/metrics": self._metrics,
-                "/version": lambda: self.send(200, {"version": VERSION}),
+                "/version": lambda: self.send(200, {"version": self._serving.log.dialect.version}),
                 "/v1/models": self._models,
                 "/load": lambda: self.send(200, {"server_load": self._serving.engine.counters.running}),
             }
@@ -271,4 +271,4 @@ class Handler(Exchange):
     @property
     def _fingerprint(self) -> str:
         parallel = self._serving.arguments.value("tensor_parallel_size")
-        return f"vllm-{VERSION}{f'-tp{parallel}' if parallel > 1 else ''}-5107a7ed"
+        return f"vllm-{self._serving.log.dialect.version}{f'-tp{parallel}' if parallel > 1 else ''}-5107a7ed"

@@ -1,4 +1,5 @@
-"""What a healthy start prints, moment by moment, in vLLM 0.32's own order and words for a start on GPUs.
+"""What a healthy start prints, moment by moment, in vLLM 0.32's own order and words for a start on GPUs; the words of
+older versions are `dialect`'s matter.
 
 The order is the one that matters to whoever reads it: configuration, engine, communication group, weights, cache and
 graphs, API. Each generator stops at a moment of `fault_text.MOMENTS`, where the launch asks whether it is to fail.
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from repro.simulator.arguments import ServeArguments
 from repro.simulator.log import Log
 
-VERSION = "0.32.0"
 _ROUTES = (
     *(("/load", "GET"), ("/version", "GET"), ("/health", "GET"), ("/metrics", "GET"), ("/tokenize", "POST")),
     *(("/detokenize", "POST"), ("/v1/models", "GET"), ("/ping", "GET"), ("/ping", "POST")),
@@ -26,6 +26,7 @@ _BANNER = (
     "   ▀▀  ▀▀▀▀▀ ▀▀▀▀▀ ▀     ▀",
     "",
 )
+_PLAIN_BANNER = "vLLM API server version {version}"
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def walk(log: Log, arguments: ServeArguments) -> Iterator[str]:
 def _print_banner(log: Log, arguments: ServeArguments) -> None:
     if log.headless:
         return None
-    for line in _BANNER:
-        log.api("INFO", "api_utils.py:347", line.format(version=VERSION, model=arguments.model))
+    for line in _BANNER if log.dialect.logo else (_PLAIN_BANNER,):
+        log.api("INFO", "api_utils.py:347", line.format(version=log.dialect.version, model=arguments.model))
     return log.api("INFO", "api_utils.py:286", f"non-default args: {arguments.non_default()}")
 
 
@@ -99,7 +100,9 @@ def _print_configuration(log: Log, arguments: ServeArguments) -> None:
         log.api("WARNING", "vllm.py:1703", eager)
     if log.headless:
         head = f"{arguments.value('master_addr')}:{arguments.value('master_port')}"
-        launching = f"Launching vLLM (v{VERSION}) headless multiproc executor, with head node address {head} "
+        launching = (
+            f"Launching vLLM (v{log.dialect.version}) headless multiproc executor, with head node address {head} "
+        )
         return log.api("INFO", "serve.py:224", f"{launching}for torch.distributed process group.")
     return _print_engine(log, arguments)
 
@@ -113,7 +116,7 @@ def _print_engine(log: Log, arguments: ServeArguments) -> None:
         f"enforce_eager={arguments.value('enforce_eager')}, kv_cache_dtype={arguments.value('kv_cache_dtype')}, "
         f"device_config=cuda, enable_prefix_caching={arguments.value('enable_prefix_caching')}"
     )
-    log.engine("INFO", "core.py:133", f"Initializing a V1 LLM engine (v{VERSION}) with config: {config}")
+    log.engine("INFO", "core.py:133", f"Initializing a V1 LLM engine (v{log.dialect.version}) with config: {config}")
     if log.has_workers:
         sizes = f"world_size={arguments.world_size}, local_world_size={len(log.local_ranks)}"
         leader = f"DP group leader: node_rank={arguments.value('node_rank')}, node_rank_within_dp=0, "
@@ -152,8 +155,8 @@ def _print_weights(log: Log, arguments: ServeArguments) -> None:
     kind = "fastsafetensors" if arguments.value("load_format") == "fastsafetensors" else "safetensors"
     for percent, done in ((0, 0), (100, facts.shards)):
         pace = "00:00<?, ?it/s" if done == 0 else "00:41<00:00,  2.31it/s"
-        log.bare(f"Loading {kind} checkpoint shards: {percent:3d}% Completed | {done}/{facts.shards} [{pace}]")
-    log.bare("")
+        log.worker_output(f"Loading {kind} checkpoint shards: {percent:3d}% Completed | {done}/{facts.shards} [{pace}]")
+    log.worker_output("")
     log.worker("INFO", "default_loader.py:501", "Loading weights took 41.52 seconds")
     for rank in log.local_ranks:
         took = f"Model loading took {facts.weights_gib} GiB memory and 44.918273 seconds"
@@ -169,10 +172,15 @@ def _print_cache_and_graphs(log: Log, arguments: ServeArguments) -> None:
     tokens, longest = cache_tokens_of(arguments), max_model_len_of(arguments)
     if log.headless:
         return
-    size = f"GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {longest:,} tokens per request: "
-    log.engine("INFO", "kv_cache_utils.py:2327", f"{size}{tokens / longest:.2f}x")
+    size = f"GPU KV cache size: {tokens:,} tokens"
+    requests = f"Maximum concurrency for {longest:,} tokens per request: {tokens / longest:.2f}x"
+    if log.dialect.cache_on_two_lines:
+        log.engine("INFO", "kv_cache_utils.py:2327", size)
+        log.engine("INFO", "kv_cache_utils.py:2328", requests)
+    else:
+        log.engine("INFO", "kv_cache_utils.py:2327", f"{size}, {requests}")
     if not arguments.value("enforce_eager"):
-        log.bare(
+        log.worker_output(
             "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 51/51 [00:06<00:00,  8.12it/s]"
         )
         log.worker("INFO", "model_runner.py:1127", "Graph capturing finished in 7 secs, took 1.94 GiB")
@@ -186,8 +194,8 @@ def print_ready(log: Log, host: str, port: int) -> None:
     log.api("INFO", "launcher.py:186", "Available routes are:")
     for path, method in _ROUTES:
         log.api("INFO", "launcher.py:195", f"Route: {path}, Methods: {method}")
-    log.bare(f"INFO:     Started server process [{log.pid}]")
-    log.bare("INFO:     Waiting for application startup.")
+    log.api_output(f"INFO:     Started server process [{log.pid}]")
+    log.api_output("INFO:     Waiting for application startup.")
 
 
 def print_shutdown(log: Log) -> None:
@@ -212,6 +220,6 @@ def print_shutdown(log: Log) -> None:
 def print_http_end(log: Log, finished: bool) -> None:
     """uvicorn's last lines; after a signal vLLM ends before uvicorn can say that its process finished."""
     for line in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete."):
-        log.bare(f"INFO:     {line}")
+        log.api_output(f"INFO:     {line}")
     if finished:
-        log.bare(f"INFO:     Finished server process [{log.pid}]")
+        log.api_output(f"INFO:     Finished server process [{log.pid}]")

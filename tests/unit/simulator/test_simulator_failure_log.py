@@ -9,6 +9,7 @@ from repro.domain.stage import Stage
 from repro.simulator import failure_log, startup_log
 from repro.simulator.arguments import ServeArguments, parse
 from repro.simulator.condition import Condition
+from repro.simulator.dialect import DIALECTS, Dialect
 from repro.simulator.failure_log import Wording
 from repro.simulator.fault_text import TEXTS, moment_of
 from repro.simulator.faults import Fault
@@ -55,12 +56,13 @@ def asked(stage: Stage, family: Family, message: str | None = None) -> Fault:
     return Fault(stage, family, Condition("true"), do, message=message)
 
 
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
 @pytest.mark.parametrize("arguments", [ONE_GPU, EIGHT_GPUS], ids=["one", "eight"])
 @pytest.mark.parametrize(("stage", "family"), [(stage, family) for stage, all_ in STARTING.items() for family in all_])
 def test_a_failing_start_is_read_as_asked(
-    stage: Stage, family: Family, arguments: ServeArguments, capsys: pytest.CaptureFixture[str]
+    stage: Stage, family: Family, arguments: ServeArguments, dialect: Dialect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = Log(arguments)
+    log = Log(arguments, dialect)
     for moment in startup_log.walk(log, arguments):
         if moment == moment_of(stage, family):
             failure_log.print_start_failure(log, asked(stage, family), wording(arguments))
@@ -70,16 +72,17 @@ def test_a_failing_start_is_read_as_asked(
     assert (found.stage, found.family) == (stage, family)
 
 
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
 @pytest.mark.parametrize("arguments", [ONE_GPU, EIGHT_GPUS], ids=["one", "eight"])
 @pytest.mark.parametrize("family", SERVING)
 def test_a_death_at_a_request_is_read_as_asked(
-    family: Family, arguments: ServeArguments, capsys: pytest.CaptureFixture[str]
+    family: Family, arguments: ServeArguments, dialect: Dialect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = Log(arguments)
+    log = Log(arguments, dialect)
     for _ in startup_log.walk(log, arguments):
         pass
     startup_log.print_ready(log, "127.0.0.1", 8000)
-    log.bare("INFO:     Application startup complete.")
+    log.api_output("INFO:     Application startup complete.")
     request = read_chat({"messages": [{"role": "user", "content": "x"}]}, arguments, 4096)
     failure_log.print_engine_death(log, asked(Stage.SERVING, family), wording(arguments), request)
     found = triage_text(capsys.readouterr().out)
