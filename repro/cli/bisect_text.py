@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 from tabulate import tabulate
 
 from repro.bisect import Plan
+from repro.cli.diagnose import worth_diagnosing
 from repro.cli.output import seconds
-from repro.cli.wiring import Finished
+from repro.cli.wiring import SCENARIO, Finished
 from repro.domain.finding import Finding, Member, ResultKind, SearchResult, Tally
 from repro.domain.proportion import interval, rate_left_possible
 from repro.domain.scene import Scene
 from repro.domain.variable import Value, shown
+from repro.session.codec import failure_from_json
 from repro.session.summary import summary
 
 _CELL = 40  # two of them and the names beside fit a wide terminal
@@ -109,6 +112,8 @@ def _next(finished: Finished, result: SearchResult) -> list[str]:
     if result.findings:
         steps.append(f"repro bundle {finished.folder.name}")
     match result.kind:
+        case ResultKind.MINIMAL_FAILS if _diagnosable(finished):
+            steps.append(f"{_minimal_again(finished)} --diagnose")
         case ResultKind.NOT_REPRODUCED:
             steps.append("give what production has besides the command: --request, --input-tokens, --concurrency")
         case ResultKind.END_NOT_AS_CLAIMED:
@@ -118,6 +123,24 @@ def _next(finished: Finished, result: SearchResult) -> list[str]:
         case _:
             pass
     return steps
+
+
+def _diagnosable(finished: Finished) -> bool:
+    """Whether the last failure left its cause open."""
+    if finished.events[0].get("where", {}).get("endpoint"):
+        return False
+    answers = [event["answer"] for event in finished.events if event["event"] == "finished"]
+    failures = [answer["failure"] for answer in answers if answer.get("failure")]
+    return bool(failures) and worth_diagnosing(failure_from_json(failures[-1]))
+
+
+def _minimal_again(finished: Finished) -> str:
+    """The command that starts the session's minimal command once, where the session started it."""
+    where = finished.events[0].get("where", {})
+    engine = ["--engine", where["engine"]] if where.get("engine") else []
+    nodes = [word for node in where.get("nodes", ()) for word in ("--node", node)]
+    scenario = str(_short(finished.folder) / SCENARIO)
+    return shlex.join(["repro", "run", "--scenario", scenario, "--minimal", *engine, *nodes])
 
 
 def _short(folder: Path) -> Path:

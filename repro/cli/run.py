@@ -34,6 +34,11 @@ from repro.cli.options import (
     metavar="N",
     help="Launch N times: how often which stage fails, and whether it is the same.",
 )
+@click.option(
+    "--diagnose",
+    is_flag=True,
+    help="One re-run with the diagnostic settings (NCCL_DEBUG, log level, ...), compared with the failure before.",
+)
 @json_option
 def command(**options: Any) -> int:
     """Start the server, watch it, send the request set, stop it.
@@ -43,6 +48,8 @@ def command(**options: Any) -> int:
     from repro.cli.bisect import scenario_or_source, wanted_of
     from repro.cli.run_once import run_once
 
+    if options["diagnose"] and (options["repeat"] or options["endpoint"]):
+        raise click.UsageError("--diagnose is one launch of its own; --repeat and --endpoint do not go with it")
     scenario, source = scenario_or_source(options)
     return run_once(
         scenario,
@@ -54,5 +61,6 @@ def command(**options: Any) -> int:
         minimal=options["minimal"],
         stop_after=options["stop_after"],
         target=options["target"],
+        diagnose=options["diagnose"],
         as_json=options["as_json"],
     )

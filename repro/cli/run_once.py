@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,17 @@ from typing import Any
 
 import click
 
+from repro.cli.diagnose import (
+    Before,
+    comparison,
+    diagnosis_text,
+    failure_in_runs,
+    failure_in_session,
+    new_warnings,
+    offer,
+    settings_document,
+    worth_diagnosing,
+)
 from repro.cli.engines import must_be_startable, placed_scene
 from repro.cli.left_behind import working
 from repro.cli.masks import redactor_for
@@ -26,6 +38,7 @@ from repro.cli.wiring import (
     parse_signature,
     shell_line,
 )
+from repro.domain.diagnostics import diagnosed
 from repro.domain.failure import Signature
 from repro.domain.outcome import Failed, Outcome, Passed
 from repro.domain.scene import Scene
@@ -53,6 +66,7 @@ def run_once(
     minimal: bool,
     stop_after: str | None,
     target: str | None,
+    diagnose: bool,
     as_json: bool,
 ) -> int:
     """One launch of one end of a scene, or `repeat` of them; see `repro run --help` for the exit codes."""
@@ -72,9 +86,18 @@ def run_once(
         first = Trial(end, 0, None, purpose, Fresh.REQUIRED, stop_after=until)
         folder = workspace.new("runs", SystemClock().now())
         trials = [replace(first, repetition=number) for number in range(repeat or 1)]
-        carried = _carried(derived, trials, workspace, folder, waits, where)
+        launch = scene.launch(end).digest
+        before = None
+        if diagnose:
+            session = failure_in_session(scenario.parent, end.digest) if scenario else None
+            before = session or failure_in_runs(workspace, launch)
+        carried = _carried(derived, trials, workspace, folder, waits, where, diagnose)
     runs = [_document(each, folder) for each in carried]
     document = runs[0] if repeat is None else {**repeat_document(carried, runs), "run": str(folder)}
+    document |= {"launch": launch, "diagnostic": _diagnostic(before, runs[0], carried[0]) if diagnose else None}
+    failed = next((c.answer.outcome.failure for c in carried if isinstance(c.answer.outcome, Failed)), None)
+    offered = failed is not None and not diagnose and where.endpoint is None and worth_diagnosing(failed)
+    document["next"] = offer(sys.argv[1:], "--diagnose", redactor_for(scene.environment_from)) if offered else None
     (folder / "run.json").write_text(
         json.dumps({"schema": "repro/run", "version": VERSION, **document}, ensure_ascii=False, indent=2) + "\n",
         encoding="utf-8",
@@ -83,16 +106,26 @@ def run_once(
         print_json("run", document)
     else:
         click.echo(_text(carried[0], document, scene) if repeat is None else repeat_text(carried))
+        if document["next"]:
+            click.echo(f"next: {document['next']}")
     return _exit_code([each.answer.outcome for each in carried], claimed)
 
 
 def _carried(
-    derived: Derived, trials: Sequence[Trial], workspace: Workspace, folder: Path, waits: Waits, where: Where
+    derived: Derived,
+    trials: Sequence[Trial],
+    workspace: Workspace,
+    folder: Path,
+    waits: Waits,
+    where: Where,
+    diagnose: bool,
 ) -> list[Carried]:
     """The launches, shown as they go on; the server is stopped whatever happens."""
     scene, clock = derived.scene, SystemClock()
     redactor = redactor_for(scene.environment_from)
     (folder / SCENARIO).write_text(from_scene(scene, notes=derived.notes, redactor=redactor), encoding="utf-8")
+    if diagnose:  # after the scenario is kept: a later run with it is none of diagnosis
+        scene = diagnosed(scene)
     read_facts = fingerprint_reader(scene, redactor)
     carried: list[Carried] = []
     with watching() as observer:
@@ -135,6 +168,17 @@ def _document(carried: Carried, folder: Path) -> dict[str, Any]:
     }
 
 
+def _diagnostic(before: Before | None, run: dict[str, Any], carried: Carried) -> dict[str, Any]:
+    """What `run.json` says of a diagnostic re-run."""
+    log = Path(run["log"]) if run["log"] else None
+    return {
+        "settings": settings_document(),
+        "before": before.as_json() if before else None,
+        "compared": comparison(before.failure if before else None, carried.answer.outcome),
+        "warnings": new_warnings(before.log if before else None, log),
+    }
+
+
 def _text(carried: Carried, document: dict[str, Any], scene: Scene) -> str:
     outcome = carried.answer.outcome
     lines = [outcome_words(outcome)]
@@ -149,6 +193,8 @@ def _text(carried: Carried, document: dict[str, Any], scene: Scene) -> str:
     over = [stage for stage in document["reached"] if stage != Stage.SERVING or isinstance(outcome, Passed)]
     if over:
         lines.append(f"proven done: {', '.join(over)}")
+    if document["diagnostic"]:
+        lines += diagnosis_text(document["diagnostic"]["compared"], document["diagnostic"]["warnings"])
     lines.append(f"took {seconds(document['seconds'])}; log {document['log']}; recipe {scene.recipe}")
     return "\n".join(lines)
 
