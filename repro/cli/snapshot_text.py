@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -104,11 +104,14 @@ def _neighbours(snapshot: Snapshot) -> str:
     own = {snapshot.fact("process.pid").value, *(c["pid"] for c in snapshot.fact("process.children").value or ())}
     container = snapshot.fact("container.id").value
     others = [p for p in fact.value if p["pid"] not in own and not (container and p.get("container") == container)]
-    shown = [
-        f"pid {p['pid']} on GPU {p['gpu']} ({(p['memory'] or 0) / 2**30:.1f} GiB): {p['command'] or 'not visible'}"
-        for p in others
-    ]
-    return _some(shown) or "none"
+    told = _some([_neighbour(each) for each in others]) or "none"
+    return f"{told}; {fact.reason}" if fact.reason else told
+
+
+def _neighbour(user: Mapping[str, Any]) -> str:
+    memory = "memory not told" if user["memory"] is None else f"{user['memory'] / 2**30:.1f} GiB"
+    place = f" in container {user['container'][:12]}" if user["container"] else ""
+    return f"pid {user['pid']} on GPU {user['gpu']} ({memory}){place}: {user['command'] or 'not visible'}"
 
 
 def _changed(snapshot: Snapshot) -> list[str]:
@@ -126,9 +129,9 @@ def price(launches: tuple[int, int], most: int, launch_minutes: float, gpus: int
     least, typical = launches
     minutes = most * launch_minutes
     hours = f"{minutes * gpus / 60:.1f} GPU-hours" if gpus else "no GPU"
+    launches_of_one = str(least) if least == typical else f"{least} to {typical}"
     return (
-        f"{least} to {typical} launches if one setting alone is the cause, "
-        f"at most {most:,} ({minutes:.0f} min, {hours})"
+        f"{launches_of_one} launches if one setting alone is the cause, at most {most:,} ({minutes:.0f} min, {hours})"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_ten_lines() -> None:
     assert told["stage"] == "serving/oom_gpu (the container ended with 0, killed for memory)"
     assert told["root"].startswith("line 7: torch.OutOfMemoryError")
     assert told["recipe"] == "kimi-k3-b300: broken at driver: R575 is too old"
-    assert told["neighbours on the GPUs"] == "pid 70 on GPU 1 (3.0 GiB): train.py"
+    assert told["neighbours on the GPUs"] == f"pid 70 on GPU 1 (3.0 GiB) in container {'d' * 12}: train.py"
     assert told["changed since before"] == "gpu.driver_version"
     assert told["warning"] == "the facts of host and container were taken 25 s apart"
     assert told["next"] == "repro bisect"
@@ -85,6 +86,14 @@ def test_privileges_come_first_and_what_was_not_asked_for_not_at_all() -> None:
     assert lines(snapshot())["not seen"] == "nothing that was asked for"
 
 
+def test_a_gpu_that_does_not_answer_stands_beside_the_neighbours() -> None:
+    hidden = {"gpu": 0, "mig": None, "pid": 99, "memory": None, "command": None, "container": None}
+    fact = Fact.measured([hidden], "without GPU 3: GPU is lost")
+    shot = replace(snapshot(), facts={"gpu": {"processes": fact}})
+    told = "pid 99 on GPU 0 (memory not told): not visible; without GPU 3: GPU is lost"
+    assert lines(shot)["neighbours on the GPUs"] == told
+
+
 def test_what_failed_may_be_unknown_or_nothing() -> None:
     assert lines(snapshot(triage=None))["stage"].startswith("not known, not collected (the container ended")
     healthy = lines(snapshot(triage={"stage": "none"}))
@@ -99,6 +108,7 @@ def test_the_price() -> None:
         "4 to 9 launches if one setting alone is the cause, at most 40 (600 min, 80.0 GPU-hours)"
     )
     assert "no GPU" in price((4, 9), 40, 15.0, 0)
+    assert price((5, 5), 12, 15.0, 0).startswith("5 launches if")
     assert launch_minutes(snapshot()) == 20.0
     assert launch_minutes(snapshot(triage=None)) == 15.0
     assert launch_minutes(snapshot(triage={**TRIAGE, "reached": TRIAGE["reached"][:1]})) == 15.0
