@@ -3,7 +3,7 @@
 The environment says what is not vLLM's: REPRO_SIMULATOR_FAULTS names the fault file (see `faults`),
 REPRO_SIMULATOR_STARTUP_SECONDS how long a start takes (default 0.3), REPRO_SIMULATOR_TOKEN_SECONDS how long the writing
 of one token takes (default 0), REPRO_SIMULATOR_VERSION whose log it prints (0.9, 0.11,
-0.15, 0.27 or 0.32, the default).
+0.15, 0.27 or 0.32, the default). VLLM_USE_RUST_FRONTEND=1 is vLLM's own and chooses the front end's words.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def run(arguments: ServeArguments, environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"repro.simulator: {error}\n")
         return 2
     stops: queue.SimpleQueue[str] = queue.SimpleQueue()
-    log = Log(arguments, settings.dialect)
+    log = Log(arguments, settings.dialect, rust_frontend=environment.get("VLLM_USE_RUST_FRONTEND") == "1")
     wording = Wording(
         arguments, startup_log.facts_of(arguments.model).architecture, startup_log.max_model_len_of(arguments)
     )
@@ -138,7 +138,7 @@ class _Launch:
                 self.stops.put("signal")
 
         shown = self.arguments.value("host") or "0.0.0.0"  # noqa: S104 - what vLLM prints; the socket is loopback
-        startup_log.print_ready(self.log, shown, server.server_port)
+        startup_log.print_ready(self.log, shown, server.server_port, self.arguments.model)
         try:
             server.server_activate()
         except OSError as error:
@@ -148,7 +148,7 @@ class _Launch:
         threading.Thread(target=self._watch, args=(engine, server), daemon=True).start()
         # Listening before the line and answering after it: whoever acts on the line can connect, and no request's own
         # lines can stand before it.
-        self.log.api_output("INFO:     Application startup complete.")
+        startup_log.print_complete(self.log)
         server.start(Serving(self.arguments, engine, self.log, self.settings.token_seconds, time.time()))
         if self.stops.get() == "signal":
             startup_log.print_shutdown(self.log)

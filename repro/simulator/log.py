@@ -25,8 +25,14 @@ class Log:
     """The one writer to standard output; every call writes whole lines at once."""
 
     def __init__(
-        self, arguments: ServeArguments, dialect: Dialect = NEWEST, clock: Callable[[], float] = time.time
+        self,
+        arguments: ServeArguments,
+        dialect: Dialect = NEWEST,
+        clock: Callable[[], float] = time.time,
+        rust_frontend: bool = False,
     ) -> None:
+        """`rust_frontend`: the front end in Rust was asked for; a version that has none takes no notice."""
+        self.rust_frontend = rust_frontend and dialect.rust
         self.dialect = dialect
         self._clock = clock
         self._lock = threading.Lock()
@@ -95,6 +101,15 @@ class Log:
     def api_output(self, text: str) -> None:
         """What the API server prints past its logger: uvicorn's lines, an uncaught traceback."""
         self._output(self._api_prefix, text)
+
+    def rust(self, level: str, origin: str, text: str) -> None:
+        """A line of the Rust front end."""
+        self._record(self._prefix("RustFrontend", _FIRST_INVENTED_PID - 1), level, origin, text)
+
+    def access(self, text: str) -> None:
+        """uvicorn's line of one request; the Rust front end prints none."""
+        if not self.rust_frontend:
+            self.api_output(text)
 
     def engine_output(self, text: str) -> None:
         """What the engine prints past its logger: an uncaught traceback."""

@@ -93,7 +93,7 @@ class Handler(Exchange):
 
     def note_access(self, line: str) -> None:
         if not self._serving.arguments.value("disable_uvicorn_access_log"):
-            self._serving.log.api_output(line)
+            self._serving.log.access(line)
 
     @property
     def _serving(self) -> Serving:

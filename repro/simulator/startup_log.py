@@ -187,15 +187,27 @@ def _print_cache_and_graphs(log: Log, arguments: ServeArguments) -> None:
     log.engine("INFO", "core.py:402", "init engine (profile, create kv cache, warmup model) took 38.60 s")
 
 
-def print_ready(log: Log, host: str, port: int) -> None:
-    """From `Supported tasks` on; `Application startup complete.` is left to whoever has the socket listening."""
+def print_ready(log: Log, host: str, port: int, model: str) -> None:
+    """From `Supported tasks` on, up to the line of `print_complete`."""
+    if log.rust_frontend:
+        log.api("INFO", "utils.py:372", f"Launching Rust frontend: vllm-frontend --host {host} --port {port}")
+        starting = f"starting OpenAI server bind_address={host}:{port} model={model}"
+        return log.rust("INFO", "server/src/lib.rs:133", starting)
     log.api("INFO", "entry.py:136", "Supported tasks: ['generate']")
     log.api("INFO", "entry.py:140", f"Starting vLLM server on http://{host}:{port}")
     log.api("INFO", "launcher.py:186", "Available routes are:")
     for path, method in _ROUTES:
         log.api("INFO", "launcher.py:195", f"Route: {path}, Methods: {method}")
     log.api_output(f"INFO:     Started server process [{log.pid}]")
-    log.api_output("INFO:     Waiting for application startup.")
+    return log.api_output("INFO:     Waiting for application startup.")
+
+
+def print_complete(log: Log) -> None:
+    """The line that says ready; for whoever has the socket listening."""
+    if log.rust_frontend:
+        log.rust("INFO", "server/src/lib.rs:171", "OpenAI server is ready to accept requests")
+    else:
+        log.api_output("INFO:     Application startup complete.")
 
 
 def print_shutdown(log: Log) -> None:
@@ -219,6 +231,8 @@ def print_shutdown(log: Log) -> None:
 
 def print_http_end(log: Log, finished: bool) -> None:
     """uvicorn's last lines; after a signal vLLM ends before uvicorn can say that its process finished."""
+    if log.rust_frontend:
+        return
     for line in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete."):
         log.api_output(f"INFO:     {line}")
     if finished:

@@ -225,6 +225,25 @@ def test_a_second_node_prints_its_ranks_and_serves_nobody(start: Start) -> None:
     assert server.end() == 0
 
 
+def test_a_rust_front_end_serves_without_uvicorns_lines(start: Start) -> None:
+    server = start(["tiny"], ready=False, VLLM_USE_RUST_FRONTEND="1")
+    server.wait_for_line("OpenAI server is ready to accept requests")
+    assert server.chat().status == 200
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end() == 0
+    assert "Launching Rust frontend: " in server.log
+    assert "INFO:     " not in server.log
+
+
+def test_an_older_versions_log_and_number_are_chosen_by_the_environment(start: Start) -> None:
+    server = start(["tiny"], REPRO_SIMULATOR_VERSION="0.11")
+    assert server.ask("/version").json == {"version": "0.11.0"}
+    assert "Starting vLLM API server 0 on http://" in server.log
+    refused = start(["tiny"], ready=False, REPRO_SIMULATOR_VERSION="0.10")
+    assert refused.end() == 2
+    assert "must be one of 0.9, 0.11, 0.15, 0.27, 0.32" in refused.log
+
+
 # Answers
 
 

@@ -17,12 +17,12 @@ EIGHT_GPUS = parse("moonshotai/Kimi-K3 -tp 8".split())
 RED_OFF = "\x1b[0;0m"
 
 
-def start_of(version: str, capsys: pytest.CaptureFixture[str]) -> str:
-    log = Log(EIGHT_GPUS, DIALECTS[version])
+def start_of(version: str, capsys: pytest.CaptureFixture[str], rust: bool = False) -> str:
+    log = Log(EIGHT_GPUS, DIALECTS[version], rust_frontend=rust)
     for _ in startup_log.walk(log, EIGHT_GPUS):
         pass
-    startup_log.print_ready(log, "127.0.0.1", 8000)
-    log.api_output("INFO:     Application startup complete.")
+    startup_log.print_ready(log, "127.0.0.1", 8000, EIGHT_GPUS.model)
+    startup_log.print_complete(log)
     return capsys.readouterr().out
 
 
@@ -93,6 +93,18 @@ def test_only_newer_versions_tell_of_an_orderly_end(
     printed = capsys.readouterr().out
     assert printed.count("[shutdown]") == orderly
     assert "FastAPI HTTP server" in printed
+
+
+@pytest.mark.parametrize("version", DIALECTS)
+def test_the_rust_front_end_says_ready_in_its_own_words(version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = start_of(version, capsys, rust=True)
+    has_one = version in ("0.27", "0.32")
+    assert ("OpenAI server is ready to accept requests" in text) is has_one
+    assert ("Launching Rust frontend: " in text) is has_one
+    assert ("INFO:     " in text) is not has_one
+    found = triage_text(text)
+    assert found.failure() is None
+    assert Stage.API_READY in {item.stage for item in found.reached}
 
 
 def test_the_environment_chooses_the_version() -> None:

@@ -81,8 +81,8 @@ def test_a_death_at_a_request_is_read_as_asked(
     log = Log(arguments, dialect)
     for _ in startup_log.walk(log, arguments):
         pass
-    startup_log.print_ready(log, "127.0.0.1", 8000)
-    log.api_output("INFO:     Application startup complete.")
+    startup_log.print_ready(log, "127.0.0.1", 8000, arguments.model)
+    startup_log.print_complete(log)
     request = read_chat({"messages": [{"role": "user", "content": "x"}]}, arguments, 4096)
     failure_log.print_engine_death(log, asked(Stage.SERVING, family), wording(arguments), request)
     found = triage_text(capsys.readouterr().out)
