@@ -10,7 +10,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from repro.bisect import Plan
-from repro.cli.diagnose import worth_diagnosing
+from repro.cli.diagnose import next_flags
 from repro.cli.output import seconds
 from repro.cli.wiring import SCENARIO, Finished
 from repro.domain.finding import Finding, Member, ResultKind, SearchResult, Tally
@@ -112,8 +112,8 @@ def _next(finished: Finished, result: SearchResult) -> list[str]:
     if result.findings:
         steps.append(f"repro bundle {finished.folder.name}")
     match result.kind:
-        case ResultKind.MINIMAL_FAILS if _diagnosable(finished):
-            steps.append(f"{_minimal_again(finished)} --diagnose")
+        case ResultKind.MINIMAL_FAILS:
+            steps += [f"{_minimal_again(finished)} {flag}" for flag in _flags(finished)]
         case ResultKind.NOT_REPRODUCED:
             steps.append("give what production has besides the command: --request, --input-tokens, --concurrency")
         case ResultKind.END_NOT_AS_CLAIMED:
@@ -125,13 +125,13 @@ def _next(finished: Finished, result: SearchResult) -> list[str]:
     return steps
 
 
-def _diagnosable(finished: Finished) -> bool:
-    """Whether the last failure left its cause open."""
-    if finished.events[0].get("where", {}).get("endpoint"):
-        return False
+def _flags(finished: Finished) -> tuple[str, ...]:
+    """What may be done about the last failure."""
     answers = [event["answer"] for event in finished.events if event["event"] == "finished"]
     failures = [answer["failure"] for answer in answers if answer.get("failure")]
-    return bool(failures) and worth_diagnosing(failure_from_json(failures[-1]))
+    if not failures or finished.events[0].get("where", {}).get("endpoint"):
+        return ()
+    return next_flags(failure_from_json(failures[-1]))
 
 
 def _minimal_again(finished: Finished) -> str:

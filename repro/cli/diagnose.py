@@ -14,6 +14,7 @@ from repro.cli.wiring import JOURNAL, LOGS
 from repro.domain.diagnostics import SETTINGS
 from repro.domain.failure import Failure, Family
 from repro.domain.outcome import Failed, Outcome, Passed
+from repro.domain.stage import Stage
 from repro.redact.redactor import Redactor
 from repro.session.codec import failure_from_json, failure_to_json
 from repro.session.journal import read
@@ -24,12 +25,20 @@ from repro.triage import template
 _WITHOUT_CAUSE = frozenset({Family.ENGINE_DEAD, Family.HANG, Family.TIMEOUT, Family.RENDEZVOUS_TIMEOUT, Family.OTHER})
 _SURE = 0.5  # below it triage itself takes its root line for a guess
 _MOST_LINES = 5
+# Options of a run that a re-run for diagnosis or up the ladder does not take over.
+_WITH_VALUE, _ALONE = ("--repeat", "--stop-after", "--target"), ("--json", "--git-bisect")
 
 
 def worth_diagnosing(failure: Failure) -> bool:
     """Whether the log may not have held the cause."""
     named_by_nccl = failure.family is Family.NCCL  # its own sentence asks for NCCL_DEBUG=INFO
     return failure.family in _WITHOUT_CAUSE or named_by_nccl or failure.confidence < _SURE
+
+
+def next_flags(failure: Failure) -> tuple[str, ...]:
+    """What `repro run` offers to do next about a failure, the most useful first."""
+    ladder = ("--rank-ladder",) if failure.stage is Stage.COMM_GROUP else ()
+    return (*ladder, *(("--diagnose",) if worth_diagnosing(failure) else ()))
 
 
 def offer(words: Sequence[str], flag: str, redactor: Redactor) -> str:
@@ -39,9 +48,9 @@ def offer(words: Sequence[str], flag: str, redactor: Redactor) -> str:
     begins, kept = own.index("run") + 1, list[str]()
     options = iter(own[begins:end])
     for word in options:
-        if word == "--repeat":
+        if word in _WITH_VALUE:
             next(options, None)
-        elif word != "--json" and not word.startswith("--repeat="):
+        elif word not in _ALONE and not word.startswith(tuple(f"{name}=" for name in _WITH_VALUE)):
             kept.append(word)
     return shlex.join(redactor.argv(["repro", *own[:begins], flag, *kept, *own[end:]]))
 

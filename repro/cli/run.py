@@ -17,6 +17,8 @@ from repro.cli.options import (
     where_of,
 )
 
+_NOT_WITH_LADDER = ("repeat", "endpoint", "diagnose", "stop_after", "target")
+
 
 @click.command("run")
 @click.option("--scenario", type=FILE, help="A scenario file from `repro init`.")
@@ -39,6 +41,11 @@ from repro.cli.options import (
     is_flag=True,
     help="One re-run with the diagnostic settings (NCCL_DEBUG, log level, ...), compared with the failure before.",
 )
+@click.option(
+    "--rank-ladder",
+    is_flag=True,
+    help="Where the ranks do not meet: sockets, all-reduce, dummy weights, weights, graphs, to the first that fails.",
+)
 @json_option
 def command(**options: Any) -> int:
     """Start the server, watch it, send the request set, stop it.
@@ -51,6 +58,14 @@ def command(**options: Any) -> int:
     if options["diagnose"] and (options["repeat"] or options["endpoint"]):
         raise click.UsageError("--diagnose is one launch of its own; --repeat and --endpoint do not go with it")
     scenario, source = scenario_or_source(options)
+    if options["rank_ladder"]:
+        from repro.cli.rank_ladder import run_ladder
+
+        beside = [name for name in _NOT_WITH_LADDER if options[name]]
+        if beside:
+            raise click.UsageError(f"--rank-ladder does not go with --{beside[0].replace('_', '-')}")
+        where = where_of(options)
+        return run_ladder(scenario, source, wanted_of(options), waits_of(options), where, as_json=options["as_json"])
     return run_once(
         scenario,
         source,

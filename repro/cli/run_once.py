@@ -18,9 +18,9 @@ from repro.cli.diagnose import (
     failure_in_runs,
     failure_in_session,
     new_warnings,
+    next_flags,
     offer,
     settings_document,
-    worth_diagnosing,
 )
 from repro.cli.engines import must_be_startable, placed_scene
 from repro.cli.left_behind import working
@@ -96,8 +96,8 @@ def run_once(
     document = runs[0] if repeat is None else {**repeat_document(carried, runs), "run": str(folder)}
     document |= {"launch": launch, "diagnostic": _diagnostic(before, runs[0], carried[0]) if diagnose else None}
     failed = next((c.answer.outcome.failure for c in carried if isinstance(c.answer.outcome, Failed)), None)
-    offered = failed is not None and not diagnose and where.endpoint is None and worth_diagnosing(failed)
-    document["next"] = offer(sys.argv[1:], "--diagnose", redactor_for(scene.environment_from)) if offered else None
+    flags = next_flags(failed) if failed is not None and not diagnose and where.endpoint is None else ()
+    document["next"] = [offer(sys.argv[1:], flag, redactor_for(scene.environment_from)) for flag in flags]
     (folder / "run.json").write_text(
         json.dumps({"schema": "repro/run", "version": VERSION, **document}, ensure_ascii=False, indent=2) + "\n",
         encoding="utf-8",
@@ -106,8 +106,8 @@ def run_once(
         print_json("run", document)
     else:
         click.echo(_text(carried[0], document, scene) if repeat is None else repeat_text(carried))
-        if document["next"]:
-            click.echo(f"next: {document['next']}")
+        for step in document["next"]:
+            click.echo(f"next: {step}")
     return _exit_code([each.answer.outcome for each in carried], claimed)
 
 

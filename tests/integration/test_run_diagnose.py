@@ -20,7 +20,7 @@ def test_the_offered_command_finds_the_cause_under_nccls_sentence(bed: Bed) -> N
     bed.faults(GROUP)
     first = run(bed, "--json").json
     assert (first["failure"]["family"], first["diagnostic"]) == ("nccl", None)
-    name, *words = shlex.split(first["next"])
+    name, *words = shlex.split(first["next"][-1])
     assert name == "repro"
     done = bed.repro(words[0], "--json", *words[1:])
     assert done.code == 1, done.stderr
@@ -28,7 +28,7 @@ def test_the_offered_command_finds_the_cause_under_nccls_sentence(bed: Bed) -> N
     assert told["before"]["seen_in"] == first["run"]
     assert told["settings"]["NCCL_DEBUG"] == "INFO"
     assert any("NCCL WARN" in line for line in told["warnings"]), told
-    assert done.json["next"] is None
+    assert done.json["next"] == []
     scenario = (Path(done.json["run"]) / "scenario.toml").read_text()
     assert "NCCL_DEBUG" not in scenario, "a later run with the kept scenario is none of diagnosis"
     assert json.loads((Path(done.json["run"]) / "run.json").read_text())["diagnostic"] == told
@@ -44,7 +44,7 @@ def test_a_diagnostic_run_is_never_the_failure_before(bed: Bed) -> None:
 
 def test_a_cause_that_is_certain_needs_no_diagnosis(bed: Bed) -> None:
     bed.faults({"stage": "weight_access", "family": "weights_missing"})
-    assert run(bed, "--json").json["next"] is None
+    assert run(bed, "--json").json["next"] == []
 
 
 def test_one_re_run_is_one(bed: Bed) -> None:
@@ -61,3 +61,27 @@ def test_a_search_whose_minimal_command_fails_offers_it_and_is_the_failure_befor
     assert done.code == 1, done.stderr
     assert "nothing to compare with" not in done.stdout
     assert "NCCL WARN" in done.stdout
+
+
+def test_the_ladder_names_the_first_failing_rung(bed: Bed) -> None:
+    """The simulator's interpreter has no PyTorch, so the all-reduce cannot be tested, which says nothing."""
+    bed.faults(GROUP)
+    offered = [line for line in run(bed).stdout.splitlines() if "--rank-ladder" in line]
+    words = shlex.split(offered[0].removeprefix("next:"))
+    done = bed.repro("run", "--json", *words[2:])
+    assert done.code == 1, done.stderr
+    rungs = [(rung["rung"], rung["outcome"]) for rung in done.json["rungs"]]
+    assert rungs == [("reach", "passed"), ("all_reduce", "unresolved"), ("dummy weights, eager", "failed")]
+    assert (done.json["failing_rung"], done.json["failure"]["stage"]) == ("dummy weights, eager", "comm_group")
+    assert done.json["failure"]["root_line_no"]
+    assert done.json["ruled_out"] == ["the network between the ranks and its ports"]
+    assert bed.servers() == []
+
+
+def test_a_fault_of_the_graphs_is_found_on_the_last_rung(bed: Bed) -> None:
+    bed.faults({"stage": "engine_init", "family": "kernel_compile", "when": "not flag('--enforce-eager')"})
+    done = run(bed, "--rank-ladder")
+    assert done.code == 1, done.stderr
+    assert "first failing rung: graphs, engine_init/kernel_compile" in done.stdout
+    assert "masking, no mend" in done.stdout
+    assert run(bed, "--rank-ladder", "--repeat", "2").code == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.diagnose import comparison, new_warnings, offer, worth_diagnosing
+from repro.cli.diagnose import comparison, new_warnings, next_flags, offer, worth_diagnosing
 from repro.domain.command import parse
 from repro.domain.diagnostics import SETTINGS, diagnosed
 from repro.domain.failure import Failure, Family
@@ -76,3 +76,8 @@ def test_both_ends_get_the_settings_and_the_user_s_own_level_gives_way() -> None
     scene = diagnosed(Scene("s", (), command, command))
     for end in (scene.minimal, scene.production):
         assert {setting.name: setting.value for setting in SETTINGS} == dict(end.environment)
+
+
+def test_the_ladder_comes_first_where_the_ranks_do_not_meet() -> None:
+    assert next_flags(failure()) == ("--rank-ladder", "--diagnose")
+    assert next_flags(failure(Family.SHM)) == ("--rank-ladder",)
