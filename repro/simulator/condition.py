@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LAUNCH_FACTS = frozenset(
-    "prefix_caching nnodes nodes tensor_parallel_size pipeline_parallel_size data_parallel_size max_model_len "
-    "enforce_eager expert_parallel speculative model".split()
+    "prefix_caching nnodes nodes node_rank tensor_parallel_size pipeline_parallel_size data_parallel_size "
+    "max_model_len enforce_eager expert_parallel speculative model".split()
 )
 REQUEST_FACTS = frozenset(
     "input_tokens max_tokens output_tokens cached_tokens concurrency served_requests soak_seconds stream has_tools "

@@ -89,6 +89,7 @@ class Engine:
         self.counters = Counters()
         self.dead = threading.Event()
         self.hung = False
+        self.lost_peer: Fault | None = None  # what the next step's collective runs into
 
     @contextmanager
     def admitted(self, request: Request, still_there: Callable[[], bool]) -> Iterator[Answer]:
@@ -163,7 +164,7 @@ class Engine:
 
     def _answer(self, request: Request, number: int, company: int, still_there: Callable[[], bool]) -> Answer:
         cached = self._look_up(request)
-        fault = self._plan.at_request(number, self._facts_of(request, cached, company))
+        fault = self.lost_peer or self._plan.at_request(number, self._facts_of(request, cached, company))
         if fault is not None:
             self._play(fault, request, still_there)
         if self.dead.is_set():

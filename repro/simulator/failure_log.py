@@ -92,6 +92,9 @@ def print_start_failure(log: Log, fault: Fault, wording: Wording) -> int:
         write = log.bare if moment == "import" else log.api_output
         write(traceback_text((*frames.API_SERVER, *text.frames), root))
         return 1
+    if log.headless:
+        _print_headless_failure(log, (*frames.START_WORKER, *text.frames), root)
+        return 1
     if text.process == "engine" or not log.has_workers:
         _print_engine_failure(log, (*frames.START_EXECUTOR, *text.frames), root)
     elif moment in ("device", "group", "weights"):
@@ -126,6 +129,16 @@ def print_engine_death(log: Log, fault: Fault, wording: Wording, request: Reques
             log.engine("INFO", "multiproc_executor.py:479", "[shutdown] Executor: waiting for worker exit count=1")
     trace = traceback_text(frames.OUTPUT_HANDLER, _ENGINE_DEAD_ERROR)
     log.api("ERROR", "async_llm.py:906", f"AsyncLLM output_handler failed.\n{trace}")
+
+
+def print_lost_peer(log: Log, fault: Fault, wording: Wording) -> None:
+    """What a headless node prints when the node that it works for is gone, up to its end."""
+    _print_worker_exception(log, frames.EXECUTE, root_of(fault, wording))
+    name = f"VllmWorker-{log.local_ranks[0]}"
+    died = f"Worker proc {name} died unexpectedly (exit code: None), shutting down executor."
+    log.api("ERROR", "multiproc_executor.py:315", died)
+    log.api("INFO", "multiproc_executor.py:479", "[shutdown] Executor: waiting for worker exit count=1")
+    log.api("INFO", "multiproc_executor.py:486", "[shutdown] Executor: all workers exited gracefully")
 
 
 def print_request_error(log: Log, fault: Fault, wording: Wording) -> None:
@@ -167,6 +180,12 @@ def print_engine_cleanup(log: Log) -> None:
 def _print_worker_exception(log: Log, inner: tuple[frames.Frame, ...], root: str) -> None:
     trace = traceback_text((*frames.WORKER_CALL, *inner), root)
     log.worker("ERROR", "multiproc_executor.py:1063", f"WorkerProc hit an exception.\n{trace}")
+
+
+def _print_headless_failure(log: Log, trace_frames: tuple[frames.Frame, ...], root: str) -> None:
+    trace = traceback_text(trace_frames, root)
+    log.worker("ERROR", "multiproc_executor.py:953", "WorkerProc failed to start.\n" + trace)
+    log.api_output(traceback_text((*frames.API_SERVER[:3], *frames.WAIT_FOR_WORKERS[-2:]), _WORKER_FAILED))
 
 
 def _print_engine_failure(log: Log, trace_frames: tuple[frames.Frame, ...], root: str) -> None:

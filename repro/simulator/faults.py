@@ -13,7 +13,8 @@ Keys of a fault
                  traceback, process, HTTP status and what happens by default.
     when         default "true". A condition (see repro.simulator.condition), such as
                  `prefix_caching and input_tokens >= 32768`, `flag('--kv-cache-dtype') == 'fp8'` or
-                 `env('NCCL_P2P_DISABLE') == '1'`. A start-up stage knows no request.
+                 `env('NCCL_P2P_DISABLE') == '1'`. A start-up stage knows no request. With several nodes
+                 `node_rank == 1` chooses one; requests are rank 0's.
     do           default by family. While starting:
                    error, crash        print the failure and end with 1 (`arg_error`: 2)
                    kill                end by SIGKILL without a word

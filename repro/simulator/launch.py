@@ -26,11 +26,19 @@ from repro.simulator.fault_text import MOMENTS
 from repro.simulator.faults import Fault, FaultPlan
 from repro.simulator.flag_table import TOOL_PARSERS
 from repro.simulator.log import Log
+from repro.simulator.rank_group import NobodyCame, PeerLost, RankGroup, is_inside
 from repro.simulator.server import LoopbackServer, Serving
 
 # From the engine's death to the end, unless /health was asked before; vLLM's own watchdog needs up to five seconds.
 _DEATH_TO_END_S = 0.3
 _LAST_ANSWERS_S = 1.0
+# Ranks meet when the communication group is formed and, all of them loaded, before the cache is sized.
+_MEETINGS = ("group", "cache")
+_CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer {}"
+_TAKEN = (
+    "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
+    "port: {port}, useIpv6: false, code: -{code}, name: {name}, message: {text}"
+)
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - named here in order not to be bound
 
 
@@ -59,7 +67,8 @@ def run(arguments: ServeArguments, environment: Mapping[str, str]) -> int:
     """Start, serve, end; returns the exit code."""
     try:
         settings = Settings.read(environment)
-        host = loopback_host(arguments.value("host"))
+        group = RankGroup.of(arguments)
+        host = _own_host(arguments)
         facts = _launch_facts(arguments, environment)
         plan = faults.load(settings.fault_file, facts) if settings.fault_file else FaultPlan()
     except ValueError as error:
@@ -70,7 +79,7 @@ def run(arguments: ServeArguments, environment: Mapping[str, str]) -> int:
     wording = Wording(
         arguments, startup_log.facts_of(arguments.model).architecture, startup_log.max_model_len_of(arguments)
     )
-    return _Launch(arguments, settings, facts, plan, log, wording, stops).run(host)
+    return _Launch(arguments, settings, facts, plan, log, wording, stops, group).run(host)
 
 
 def loopback_host(host: str | None) -> str:
@@ -85,6 +94,14 @@ def loopback_host(host: str | None) -> str:
     raise ValueError(f"--host {host} is not this machine's loopback; the stand-in serves 127.0.0.1 and ::1 only")
 
 
+def _own_host(arguments: ServeArguments) -> str:
+    """Loopback; as one of several nodes also the private address that the group's network gave it."""
+    host = arguments.value("host")
+    if int(arguments.value("nnodes")) > 1 and host and is_inside(host):
+        return str(host)
+    return loopback_host(host)
+
+
 @dataclass(frozen=True)
 class _Launch:
     arguments: ServeArguments
@@ -94,6 +111,7 @@ class _Launch:
     log: Log
     wording: Wording
     stops: queue.SimpleQueue[str]
+    group: RankGroup
 
     def run(self, host: str) -> int:
         signal.signal(signal.SIGTERM, self._on_early_signal)
@@ -101,7 +119,7 @@ class _Launch:
         server: LoopbackServer | None = None
         for moment in startup_log.walk(self.log, self.arguments):
             time.sleep(self.settings.startup_seconds / len(MOMENTS))
-            fault = self._fault_at(moment)
+            fault = (self._meet() if moment in _MEETINGS else None) or self._fault_at(moment)
             if moment == "bind" and fault is None and not self.arguments.value("headless"):
                 try:
                     server = LoopbackServer(host, int(self.arguments.value("port")))
@@ -112,6 +130,26 @@ class _Launch:
         if server is None:
             return self._wait_headless()
         return self._serve(server)
+
+    def _meet(self) -> Fault | None:
+        """Wait for the other ranks; the failure if they do not come, or one of them went."""
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN if not self.group.joined else self._on_early_signal)
+        forming = not self.group.joined
+        try:
+            self.group.join()
+            self.group.meet()
+        except NobodyCame as error:
+            return _fault(Stage.COMM_GROUP, Family.RENDEZVOUS_TIMEOUT, str(error))
+        except PeerLost as error:
+            return _fault(Stage.COMM_GROUP if forming else Stage.ENGINE_INIT, Family.GLOO, _CLOSED.format(error))
+        except OSError as error:
+            code = error.errno or 0
+            port, name = self.arguments.value("master_port"), errno.errorcode.get(code, "UNKNOWN")
+            told = _TAKEN.format(port=port, code=code, name=name, text=os.strerror(code).lower())
+            return _fault(Stage.COMM_GROUP, Family.RENDEZVOUS_TIMEOUT, told)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        return None
 
     def _fault_at(self, moment: str) -> Fault | None:
         """The failure to print at this moment, if any; what only delays, hangs or kills is done here."""
@@ -132,6 +170,11 @@ class _Launch:
     def _serve(self, server: LoopbackServer) -> int:
         engine = Engine(self.arguments, self.plan, self.facts, self.log, self.wording)
 
+        def on_lost(peer: str) -> None:
+            engine.lost_peer = _fault(Stage.SERVING, Family.GLOO, _CLOSED.format(peer), do="crash")
+
+        self.group.watch(on_lost)
+
         def on_signal(number: int, frame: FrameType | None) -> None:
             del number, frame
             if not engine.hung:
@@ -151,6 +194,7 @@ class _Launch:
         startup_log.print_complete(self.log)
         server.start(Serving(self.arguments, engine, self.log, self.settings.token_seconds, time.time()))
         if self.stops.get() == "signal":
+            self.group.farewell()
             startup_log.print_shutdown(self.log)
             startup_log.print_http_end(self.log, finished=False)
         else:
@@ -166,7 +210,11 @@ class _Launch:
 
     def _wait_headless(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self.stops.put("signal"))
-        self.stops.get()
+        self.group.watch(self.stops.put)
+        told = self.stops.get()
+        if told != "signal":
+            lost = _fault(Stage.SERVING, Family.GLOO, _CLOSED.format(told))
+            failure_log.print_lost_peer(self.log, lost, self.wording)
         return 0
 
     def _on_early_signal(self, number: int, frame: FrameType | None) -> None:
@@ -191,8 +239,8 @@ def _own_refusal(arguments: ServeArguments, moment: str, facts: Facts) -> Fault 
     return None
 
 
-def _fault(stage: Stage, family: Family, message: str | None = None) -> Fault:
-    return Fault(stage=stage, family=family, when=Condition("true"), do="error", message=message)
+def _fault(stage: Stage, family: Family, message: str | None = None, do: str = "error") -> Fault:
+    return Fault(stage=stage, family=family, when=Condition("true"), do=do, message=message)
 
 
 def _bind_fault(error: OSError) -> Fault:
@@ -205,6 +253,7 @@ def _launch_facts(arguments: ServeArguments, environment: Mapping[str, str]) -> 
         "prefix_caching": bool(arguments.value("enable_prefix_caching")),
         "nnodes": arguments.value("nnodes"),
         "nodes": arguments.value("nnodes"),
+        "node_rank": arguments.value("node_rank"),
         "tensor_parallel_size": arguments.value("tensor_parallel_size"),
         "pipeline_parallel_size": arguments.value("pipeline_parallel_size"),
         "data_parallel_size": arguments.value("data_parallel_size"),

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,12 @@ class Server:
         messages = [{"role": "user", "content": content}]
         return self.ask("/v1/chat/completions", {"messages": messages, "temperature": 0, "max_tokens": 32, **more})
 
+    def wait_for_lost_peer(self) -> None:
+        """Ask until a request runs into the loss; the server notices it a moment after the peer's end."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.chat().status != 500:
+            assert time.monotonic() < deadline, self.log
+
     def metric(self, name: str) -> float:
         page = self.ask("/metrics").text
         return sum(float(value) for value in re.findall(rf"^{re.escape(name)}\{{[^}}]*\}} (\S+)$", page, re.MULTILINE))
@@ -211,18 +218,75 @@ def test_a_slow_start_becomes_ready_and_slow_answers_come(start: Start) -> None:
     assert start(["tiny"], faults).chat().status == 200
 
 
-def test_a_second_node_prints_its_ranks_and_serves_nobody(start: Start) -> None:
-    node = ["--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--headless"]
-    server = start([*K3, *node], ready=False)
-    server.wait_for_line("Available KV cache memory")
-    assert "headless multiproc executor, with head node address 127.0.0.1:29501" in server.log
-    assert "world_size=8 rank=7 local_rank=3" in server.log
-    assert "(Worker_TP4 pid=" in server.log
-    assert not {"(APIServer", "(EngineCore", "(Worker_TP0"} & {line.split(" ")[0] for line in server.lines}
+def two_nodes(rank: int, port: int) -> list[str]:
+    meeting = ["--nnodes", "2", "--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port", str(port)]
+    return [*K3, *meeting, *(["--headless"] if rank else [])]
+
+
+def test_two_nodes_meet_and_only_rank_0_serves(start: Start) -> None:
+    port = free_port()
+    second = start(two_nodes(1, port), ready=False)
+    second.wait_for_line("world_size=8 rank=7 local_rank=3")
+    assert "is assigned as" not in second.log
+    first = start(two_nodes(0, port))
+    second.wait_for_line("Available KV cache memory")
+    assert f"headless multiproc executor, with head node address 127.0.0.1:{port}" in second.log
+    assert "(Worker_TP4 pid=" in second.log
+    assert not {"(APIServer", "(EngineCore", "(Worker_TP0"} & {line.split(" ")[0] for line in second.lines}
     with pytest.raises(ConnectionRefusedError):
-        server.ask("/health")
-    server.process.send_signal(signal.SIGTERM)
-    assert server.end() == 0
+        second.ask("/health")
+    assert first.chat().status == 200
+    first.process.send_signal(signal.SIGTERM)
+    assert first.end() == 0
+    assert second.process.poll() is None
+    second.process.send_signal(signal.SIGTERM)
+    assert second.end() == 0
+    assert "ERROR" not in first.log + second.log
+
+
+def test_a_killed_second_node_is_noticed_at_the_next_request(start: Start) -> None:
+    port = free_port()
+    second, first = start(two_nodes(1, port), ready=False), start(two_nodes(0, port))
+    second.process.kill()
+    second.end()
+    first.wait_for_lost_peer()
+    assert first.end() == 0
+    assert re.search(
+        r"^\(Worker_TP0 .* RuntimeError: .*Connection closed by peer \[127\.0\.0\.1\]:\d+", first.log, re.M
+    )
+
+
+def test_a_killed_first_node_ends_the_second(start: Start) -> None:
+    port = free_port()
+    second, first = start(two_nodes(1, port), ready=False), start(two_nodes(0, port))
+    second.wait_for_line("Available KV cache memory")
+    first.process.kill()
+    assert second.end() == 0
+    assert re.search(r"^\(Worker_TP4 .* RuntimeError: .*Connection closed by peer", second.log, re.M)
+    assert "(MainProcess" in second.lines[-1]
+
+
+def test_a_fault_of_one_rank_shows_in_its_log_and_the_other_loses_a_peer(start: Start) -> None:
+    port = free_port()
+    faults = fault("weight_access", "weights_missing", "node_rank == 1")
+    second = start(two_nodes(1, port), faults, ready=False)
+    first = start(two_nodes(0, port), faults, ready=False)
+    assert (first.end(), second.end()) == (1, 1)
+    assert "Cannot find any model weights" in second.log
+    assert "Cannot find any model weights" not in first.log
+    assert "Connection closed by peer" in first.log
+
+
+def test_a_peer_that_does_not_come_and_a_master_port_that_is_taken(start: Start) -> None:
+    lonely = start([*two_nodes(0, free_port()), "--distributed-timeout-seconds", "1"], ready=False)
+    assert lonely.end() == 1
+    assert "DistStoreError: Timed out after 2 seconds waiting for clients. 1/2 clients joined." in lonely.log
+    with socket.socket() as taker:
+        taker.bind(("127.0.0.1", 0))
+        taker.listen()
+        refused = start(two_nodes(0, taker.getsockname()[1]), ready=False)
+        assert refused.end() == 1
+    assert "name: EADDRINUSE, message: address already in use" in refused.log
 
 
 def test_a_rust_front_end_serves_without_uvicorns_lines(start: Start) -> None:
