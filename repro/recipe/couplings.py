@@ -57,6 +57,13 @@ COUPLINGS: tuple[Coupling, ...] = (
     ),
     Coupling(("--kv-offloading-size", "--kv-offloading-backend"), "the backend is only used when a size is given"),
     Coupling(
+        (
+            *("--ssl-certfile", "--ssl-keyfile", "--ssl-keyfile-password", "--ssl-ca-certs", "--ssl-cert-reqs"),
+            *("--ssl-ciphers", "--enable-ssl-refresh"),
+        ),
+        "a certificate is only read with its key, and the rest only with both",
+    ),
+    Coupling(
         ("--fingerprint-mode", "--fingerprint-value"),
         "a fixed fingerprint needs its value",
     ),

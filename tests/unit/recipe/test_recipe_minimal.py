@@ -111,15 +111,15 @@ def test_prefix_caching_is_written_out_on_both_ends(
 def test_where_it_listens_and_secrets_are_taken_off_both_ends_and_told() -> None:
     found = derived(
         "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789 vllm serve m/x --host 0.0.0.0 --port 8000 "
-        "--api-key sk-very-secret-value-123 --ssl-keyfile /k.pem --seed 3"
+        "--api-key sk-very-secret-value-123 --seed 3"
     )
     scene = found.scene
     for command in (scene.minimal, scene.production):
-        assert not {"--host", "--port", "--api-key", "--ssl-keyfile"} & {flag.name for flag in command.flags}
+        assert not {"--host", "--port", "--api-key"} & {flag.name for flag in command.flags}
         assert command.environment == ()
     assert scene.environment_from == ("HF_TOKEN", "VLLM_API_KEY")
     told = "\n".join(found.notes)
-    for name in ("--host", "--port", "--api-key", "VLLM_API_KEY", "--ssl-keyfile", "HF_TOKEN"):
+    for name in ("--host", "--port", "--api-key", "VLLM_API_KEY", "HF_TOKEN"):
         assert name in told
     assert "secret-value" not in told
     assert "abcdefgh" not in told + repr(scene)
@@ -320,3 +320,13 @@ def ends(found: Derived) -> tuple[Configuration, Configuration]:
 def test_doubts_about_the_command_are_told() -> None:
     found = derived("vllm serve m/x --no-such-thing 3")
     assert any("--no-such-thing" in note or "--such-thing" in note for note in found.notes)
+
+
+def test_certificates_are_a_variable_and_not_where_it_listens() -> None:
+    """A missing TLS file is a real cause: taken off both ends it could not be found."""
+    derived = derive(
+        parse("vllm serve m --ssl-certfile /c.pem --ssl-keyfile /k.pem"), find_recipe("generic"), Asked(), name="s"
+    )
+    assert "--ssl-certfile" in [v.name for v in derived.scene.variables]
+    assert derived.scene.production.flag("--ssl-keyfile") == "/k.pem"
+    assert derived.scene.minimal.flag("--ssl-keyfile") is None
