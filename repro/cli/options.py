@@ -96,7 +96,9 @@ def request_options(command: F) -> F:
             click.option("--request", type=FILE, help="Production's own request: the JSON body of a chat completion."),
             click.option("--tools", type=FILE, help="Tool definitions to send: a JSON array."),
             click.option(
-                "--recipe", metavar="NAME", help="What the model needs; chosen by the model's name and this machine's GPUs if absent."
+                "--recipe",
+                metavar="NAME",
+                help="What the model needs; chosen by the model's name and this machine's GPUs if absent.",
             ),
         )
     ):
