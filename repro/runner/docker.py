@@ -149,6 +149,7 @@ class DockerServer:
         self._family = ContainerFamily(begun.client, self.name, self._last)
         self._report: StopReport | None = None
         self._asked_to_stop = False
+        self._ended_at: float | None = None
         self._trouble = HostTrouble()
 
     @property
@@ -187,11 +188,20 @@ class DockerServer:
         state = self._last
         if state is None:  # somebody else has removed it
             return ExitEvidence(signal=9, stopped_by_us=self._asked_to_stop)
-        if state.running:
+        if state.running or not self._drained():
             return None
         code = state.code if state.code or not state.error else _REFUSED
         oom = state.oom_killed or bool(self._trouble.oom_killed())
         return ExitEvidence(code, oom_killed=oom, stopped_by_us=self._asked_to_stop)
+
+    def _drained(self) -> bool:
+        """Whether the log of an ended container is complete: its follower has ended, or has had its time."""
+        if self._follower is None or self._follower.code() is not None:
+            return True
+        now = self._clock.monotonic()
+        if self._ended_at is None:
+            self._ended_at = now
+        return now - self._ended_at >= _DRAIN_S
 
     def stranger(self) -> str | None:
         """On a network of its own it is the daemon that forwards, and it knows to whom."""
